@@ -76,8 +76,9 @@ type Exactly struct {
 	stopped chan struct{}         // closed when run has ended
 	fenced  atomic.Pointer[error] // another process has the name
 
-	producers producers // of run, and of Recover and Finish while it does not run
-	unmarked  bool      // the last idle mark failed; of run
+	producers producers     // of run, and of Recover and Finish while it does not run
+	unmarked  bool          // the last idle mark failed; of run
+	unsure    *ledger.Entry // of the transaction that was being ended when run was stopped; nil: none
 }
 
 var _ sink.Prover = (*Exactly)(nil)
@@ -266,11 +267,16 @@ func (x *Exactly) Close(ctx context.Context) error {
 // Finish implements sink.Prover.
 func (x *Exactly) Finish(ctx context.Context) error {
 	defer x.producers.dropAll()
-	if x.producers == (producers{}) || x.fenced.Load() != nil {
+	if x.producers == (producers{}) && x.unsure == nil || x.fenced.Load() != nil {
 		return nil
 	}
 	x.ctx, x.stop = context.WithCancel(ctx)
 	defer x.stop()
+	if x.unsure != nil {
+		if t := x.resolve(x.unsure); t.verdict == unsure || x.fenced.Load() != nil {
+			return t.err
+		}
+	}
 	x.mu.Lock()
 	x.ready = true
 	x.mu.Unlock()

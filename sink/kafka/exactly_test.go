@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -287,6 +288,30 @@ func TestExactlyMarksAtAStopInANewEpoch(t *testing.T) {
 	settle(x, all)
 	x.shut(t)
 	sameRows(t, recovered(t, f.Addr()), nil)
+}
+
+// A stop that comes while a transaction is being ended finds out what became of it, and marks what is settled behind it.
+func TestExactlyStopsWhileATransactionEnds(t *testing.T) {
+	f, topic, x := onFakeExactly(t)
+	all := messages(topic, 30)
+	wantClass(t, outbox.ClassNone, publish(t, x, all...)...)
+	ending, first := make(chan struct{}), atomic.Bool{}
+	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if !first.Swap(true) {
+			close(ending)
+			f.SleepControl(func() { <-x.stopped })
+		}
+		return nil, nil, false
+	})
+	settle(x, all[:10]) // the next idle mark
+	<-ending
+	settle(x, all[10:20])
+	x.shut(t)
+	if fenced := x.fenced.Load(); fenced != nil {
+		t.Error(*fenced)
+	}
+	sameRows(t, recovered(t, f.Addr()), all[20:])
 }
 
 // A call of Mark fails when the sink is stopped before Kafka has said whether the record is stored.

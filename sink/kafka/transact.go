@@ -176,6 +176,8 @@ func (x *Exactly) end(e *ledger.Entry) transaction {
 		x.metrics.transactions.WithLabelValues("committed").Inc()
 	case aborted:
 		x.metrics.transactions.WithLabelValues("aborted").Inc()
+	case unsure:
+		x.unsure = e
 	}
 	return t
 }
