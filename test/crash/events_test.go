@@ -120,6 +120,7 @@ func TestA01_A02_A20_KillAfterEachEvent(t *testing.T) {
 		var before relay.Account
 		b.eachBreak(t, backlog, func(t *testing.T, cut <-chan struct{}) {
 			b.await(t, cut)
+			b.lateBeforeKill(t)
 			known := b.kill(t)
 			account := b.afterKill(t)
 			b.onlyUnknown(t, before, account, known)
