@@ -84,11 +84,14 @@ func TestStartAndStopAtAnyMoment(t *testing.T) {
 		t.Errorf("%d of %d runs were stopped at work, the others at their start: too few of one kind", worked, rounds)
 	}
 	// The broker is in this process too, and sees only some time later that a client is gone.
-	testkit.WaitFor(t, patience, "no goroutine to be left", func() bool {
-		left := goleak.Find(before)
+	var left error
+	t.Cleanup(func() {
 		if left != nil {
 			t.Log(left)
 		}
+	})
+	testkit.WaitFor(t, patience, "no goroutine to be left", func() bool {
+		left = goleak.Find(before)
 		return left == nil
 	})
 	l.start()

@@ -46,7 +46,7 @@ func (l *lab) locksDelayNothing(holder *session, try int, want *[]string) bool {
 		*want = append(*want, keys(phase, rowsOfPhase)...)
 	}
 	l.t.Logf("from commit to SENT, p90: %v undisturbed, %v next to a locked table, %v next to locked rows", undisturbed, byTable, byRow)
-	return max(byTable, byRow) <= 6*undisturbed
+	return max(byTable, byRow) <= 2*undisturbed // which is mostly the wait for other rows
 }
 
 // nextToALockedTable is sentAfter while rows of the other table wait for its lock.
