@@ -77,6 +77,7 @@ type Exactly struct {
 	fenced  atomic.Pointer[error] // another process has the name
 
 	producers producers     // of run, and of Recover and Finish while it does not run
+	ends      [2]Ends       // of the ids, as producers
 	unmarked  bool          // the last idle mark failed; of run
 	unsure    *ledger.Entry // of the transaction that was being ended when run was stopped; nil: none
 }
@@ -90,7 +91,7 @@ func exactly(s *Sink, name string, c Coordinator, b Bounds) *Exactly {
 	ctx, stop := context.WithCancel(context.Background())
 	x := &Exactly{
 		Sink: s, coordinator: c, bounds: b, name: name, topic: stateTopic(name), process: process, ledger: ledger.New(process, b.Slots),
-		wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
+		ends: [2]Ends{{}, {}}, wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
 	}
 	go x.run()
 	return x

@@ -82,7 +82,7 @@ func (x *Exactly) failAll(list []*delivery, err error) {
 // afterFailures reports the messages that failed and no other could be the cause, and returns what is to be sent again. Where a broker
 // refused a batch, the culprit is one of its messages.
 func (x *Exactly) afterFailures(part []*delivery, failed map[*delivery]error) [][]*delivery {
-	topics, partitions := map[string]outbox.Outcome{}, map[place]outbox.Outcome{}
+	topics, partitions := map[string]outbox.Outcome{}, map[Place]outbox.Outcome{}
 	suspects := false
 	rest := part[:0:0]
 	for _, d := range part {
@@ -97,7 +97,7 @@ func (x *Exactly) afterFailures(part []*delivery, failed map[*delivery]error) []
 			rest = append(rest, d)
 			continue
 		}
-		at := place{d.message.Topic, d.record.Partition}
+		at := Place{d.message.Topic, d.record.Partition}
 		o = x.completion(d, err)
 		if errors.Is(err, errLate) { // the entry's partition has answered
 			o.Scope = outbox.ScopePartition
@@ -118,7 +118,7 @@ func (x *Exactly) afterFailures(part []*delivery, failed map[*delivery]error) []
 	rest = slices.DeleteFunc(rest, func(d *delivery) bool {
 		o, is := topics[d.message.Topic]
 		if !is {
-			o, is = partitions[place{d.message.Topic, d.record.Partition}]
+			o, is = partitions[Place{d.message.Topic, d.record.Partition}]
 		}
 		if is {
 			x.alone(d, o.Class, time.Now())
@@ -131,10 +131,4 @@ func (x *Exactly) afterFailures(part []*delivery, failed map[*delivery]error) []
 		return [][]*delivery{rest[:half], rest[half:]}
 	}
 	return [][]*delivery{rest}
-}
-
-// place is a partition.
-type place struct {
-	topic     string
-	partition int32
 }

@@ -19,10 +19,11 @@ func (x *Exactly) Recover(ctx context.Context, tables []string) ([]outbox.Identi
 	if err := x.coordinator.Check(ctx); err != nil {
 		return nil, err
 	}
-	for i := range x.producers {
-		if err := x.open(ctx, uint64(i)); err != nil {
-			return nil, err
-		}
+	for i := range x.ends { // a dead process may have left its entry open
+		x.ends[i] = Ends{Place{x.topic, 0}: Unsure}
+	}
+	if err := x.open(ctx); err != nil {
+		return nil, err
 	}
 	entries, err := x.coordinator.Read(ctx)
 	if err != nil {
@@ -40,15 +41,17 @@ func (x *Exactly) Recover(ctx context.Context, tables []string) ([]outbox.Identi
 	return rows, nil
 }
 
-// open begins a new epoch for transactions with this number.
-func (x *Exactly) open(ctx context.Context, number uint64) error {
-	x.producers.drop(number)
-	id, at := x.producers.of(number)
-	p, err := x.coordinator.Open(ctx, id)
-	if err == nil {
-		*at = p
+// open begins a new epoch of both ids: readers of the state topic wait for what either has left open.
+func (x *Exactly) open(ctx context.Context) error {
+	x.producers.dropAll()
+	for id := range x.producers {
+		p, err := x.coordinator.Open(ctx, id, x.ends[id])
+		if err != nil {
+			return err
+		}
+		x.producers[id] = p
 	}
-	return err
+	return nil
 }
 
 // producer returns the producer for a transaction.
@@ -57,7 +60,7 @@ func (x *Exactly) producer(e *ledger.Entry) (Producer, error) {
 		return nil, *fenced
 	}
 	_, at := x.producers.of(e.Number)
-	if *at == nil {
+	if *at == nil || x.producers.failed() {
 		if err := x.reopen(e.Number, false); err != nil {
 			return nil, err
 		}
@@ -70,19 +73,19 @@ func (x *Exactly) producer(e *ledger.Entry) (Producer, error) {
 func (x *Exactly) reopen(number uint64, sought bool) error {
 	ctx, cancel := context.WithTimeout(x.ctx, reopenLimit)
 	defer cancel()
-	if err := x.open(ctx, number); err != nil {
+	if err := x.open(ctx); err != nil {
 		return err
 	}
 	entries, err := x.coordinator.Read(ctx)
 	if err != nil {
-		x.producers.drop(number)
+		x.producers.dropAll()
 		return err
 	}
 	if len(entries) == 0 && number == 1 {
 		return nil
 	}
 	if len(entries) == 0 {
-		x.producers.drop(number)
+		x.producers.dropAll()
 		return incomplete(x.cfg, x.topic)
 	}
 	switch newest := entries[len(entries)-1]; {
@@ -91,7 +94,7 @@ func (x *Exactly) reopen(number uint64, sought bool) error {
 	case newest.Number+1 == number:
 		return nil
 	default:
-		x.producers.drop(number)
+		x.producers.dropAll()
 		err := fmt.Errorf("another process has published with the transactional id %s since this one began: end it, or give each its own "+
 			"sink.kafka.transactional_id, and restart this one", x.name)
 		x.fenced.Store(&err)

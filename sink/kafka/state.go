@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -26,20 +27,48 @@ type Coordinator interface {
 	Check(ctx context.Context) error
 
 	// Open begins a new epoch of the first or second id. What an earlier producer of the id had under way is ended when it returns, and none of its
-	// requests that comes later has an effect.
-	Open(ctx context.Context, id int) (Producer, error)
+	// requests that comes later has an effect. In the partitions of ends nothing of the id is open, and it ended there as ends says; Open replaces
+	// Unsure by what it learns.
+	Open(ctx context.Context, id int, ends Ends) (Producer, error)
 
 	// Read returns committed entries in the order of their numbers: at least those behind Low of the newest. It waits until no transaction is
 	// open in the state topic. A topic that lost entries is a *sink.NoProofError.
 	Read(ctx context.Context) ([]ledger.Entry, error)
 }
 
-// Producer is one epoch of a transactional id. *kgo.Client is one.
+// Producer is one epoch of a transactional id.
 type Producer interface {
 	BeginTransaction() error
 	TryProduce(ctx context.Context, r *kgo.Record, answered func(*kgo.Record, error))
 	EndTransaction(ctx context.Context, commit kgo.TransactionEndTry) error
+	// Failed reports that a connection was lost: the brokers may have left open what was decided before.
+	Failed() bool
 	Close()
+}
+
+// producer is the Producer of a cluster.
+type producer struct {
+	*kgo.Client
+	failed atomic.Bool
+}
+
+// Failed implements Producer.
+func (p *producer) Failed() bool { return p.failed.Load() }
+
+// OnBrokerRead implements kgo.HookBrokerRead.
+func (p *producer) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	p.note(err)
+}
+
+// OnBrokerWrite implements kgo.HookBrokerWrite.
+func (p *producer) OnBrokerWrite(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	p.note(err)
+}
+
+func (p *producer) note(err error) {
+	if err != nil {
+		p.failed.Store(true)
+	}
 }
 
 // brokers is the Coordinator of a cluster.
@@ -120,11 +149,15 @@ func incomplete(cfg config, topic string) error {
 func transactionalID(name string, id int) string { return name + "-" + strconv.Itoa(id) }
 
 // Open implements Coordinator.
-func (b *brokers) Open(ctx context.Context, id int) (Producer, error) {
+func (b *brokers) Open(ctx context.Context, id int, ends Ends) (Producer, error) {
 	if may := b.cfg.limits.May; may != nil && !may() {
 		return nil, sink.ErrMayNot
 	}
-	client, err := kgo.NewClient(append(b.producerOptions(&wire{}), kgo.TransactionalID(transactionalID(b.name, id)), kgo.TransactionTimeout(transactionTimeout),
+	if err := b.mend(ctx, id, ends); err != nil {
+		return nil, err
+	}
+	p := &producer{}
+	client, err := kgo.NewClient(append(b.producerOptions(&wire{}), kgo.WithHooks(p), kgo.TransactionalID(transactionalID(b.name, id)), kgo.TransactionTimeout(transactionTimeout),
 		kgo.ConcurrentTransactionsBackoff(2*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond))...)
 	if err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
@@ -145,7 +178,8 @@ func (b *brokers) Open(ctx context.Context, id int) (Producer, error) {
 		go client.Close() // it may wait for a connection that is being made
 		return nil, err
 	}
-	return client, nil
+	p.Client = client
+	return p, nil
 }
 
 func (b *brokers) initFault(err error) error {

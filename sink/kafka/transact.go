@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ func (x *Exactly) transact(list []*delivery, e *ledger.Entry) transaction {
 	for _, d := range list {
 		d.partitions, d.away = 0, false
 		d.record.Timestamp = time.Time{} // the time of this try
+		d.record.Partition = -1          // it has none yet
 		client.TryProduce(d, &d.record, a.answered)
 	}
 	client.TryProduce(own, &own.record, a.answered)
@@ -64,11 +66,12 @@ func (x *Exactly) transact(list []*delivery, e *ledger.Entry) transaction {
 	x.completion(own, a.failed[own]) // ends the count at its partition
 	switch {
 	case len(a.failed) == 0 && !late:
-		return x.end(e)
+		return x.end(list, e)
 	case len(a.failed) == 0:
+		x.ended(list, e, Unsure) // of the coordinator it may never have begun
 		return transaction{verdict: aborted, err: errLate, began: true}
 	}
-	x.abort(e)
+	x.abort(list, e)
 	if topics := ofTopics(a.failed, own); len(topics) > 0 { // the others may have failed with them (AddPartitionsToTxn)
 		return transaction{verdict: aborted, failed: topics}
 	}
@@ -144,8 +147,9 @@ func (a *answers) late() {
 }
 
 // abort ends the transaction without its messages. If that fails, the next epoch does.
-func (x *Exactly) abort(e *ledger.Entry) {
+func (x *Exactly) abort(list []*delivery, e *ledger.Entry) {
 	x.metrics.transactions.WithLabelValues("aborted").Inc()
+	x.ended(list, e, Unsure)
 	_, client := x.producers.of(e.Number)
 	if *client == nil {
 		return
@@ -154,20 +158,24 @@ func (x *Exactly) abort(e *ledger.Entry) {
 	defer cancel()
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, (*client).EndTransaction(ctx, kgo.TryAbort) }); err != nil {
 		x.producers.drop(e.Number)
+		return
 	}
+	x.ended(list, e, Aborted)
 }
 
 // end commits a transaction, and finds out whether it was committed when the answer does not come.
-func (x *Exactly) end(e *ledger.Entry) transaction {
+func (x *Exactly) end(list []*delivery, e *ledger.Entry) transaction {
 	ctx, cancel := context.WithTimeout(x.ctx, endLimit)
 	defer cancel()
 	_, client := x.producers.of(e.Number)
 	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, (*client).EndTransaction(ctx, kgo.TryCommit) })
 	if err == nil {
 		x.ledger.Committed(e)
+		x.ended(list, e, Committed)
 		x.metrics.transactions.WithLabelValues("committed").Inc()
 		return transaction{verdict: committed}
 	}
+	x.ended(list, e, Unsure)
 	x.producers.drop(e.Number)
 	x.log.Warn("Kafka did not say whether a transaction was committed: looking for its record", zap.Uint64("transaction", e.Number), zap.Error(err))
 	t := x.resolve(e)
@@ -180,6 +188,17 @@ func (x *Exactly) end(e *ledger.Entry) transaction {
 		x.unsure = e
 	}
 	return t
+}
+
+// ended notes how a transaction ended in its partitions, after the answers to its messages.
+func (x *Exactly) ended(list []*delivery, e *ledger.Entry, fate Fate) {
+	id, _ := x.producers.of(e.Number)
+	x.ends[id][Place{x.topic, 0}] = fate
+	for _, d := range list {
+		if d.record.Partition >= 0 {
+			x.ends[id][Place{d.message.Topic, d.record.Partition}] = fate
+		}
+	}
 }
 
 // resolve looks for the entry of a transaction whose end had no answer, behind a new epoch: what is not there then will never be.
@@ -256,6 +275,11 @@ func (p *producers) drop(number uint64) {
 		go (*at).Close() // it may wait for a connection that is being made
 		*at = nil
 	}
+}
+
+// failed reports that a connection of one was lost.
+func (p *producers) failed() bool {
+	return slices.ContainsFunc(p[:], func(p Producer) bool { return p != nil && p.Failed() })
 }
 
 func (p *producers) dropAll() {

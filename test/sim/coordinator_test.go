@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink/kafka/ledger"
 )
 
-// This file is Kafka's transactions: a coordinator with epochs (KIP-98), and partitions that it ends later than it answers.
+// This file is Kafka's transactions: a coordinator with epochs (KIP-98), and partitions that it ends later than it answers, or forgets to end, see left_test.go.
 
 const (
 	stateTopic         = "__canal_outbox_state"
@@ -27,16 +27,20 @@ type cluster struct {
 	last    uint64        // number of the newest
 	visible time.Duration
 	late    []func() // ends of transactions that are on the wire and without a process that waits
+	breaks  int      // how often the brokers have lost all connections
 }
 
 // transactionalID has one transaction at a time.
 type transactionalID struct {
 	epoch int
 	open  *txn // or ending; nil: none
+	last  kafka.Fate
+	left  []*left
 }
 
 // txn is a transaction as the brokers know it.
 type txn struct {
+	id      int
 	flights []*flight
 	entry   *kgo.Record // nil: it has none yet
 	began   time.Duration
@@ -101,16 +105,16 @@ func (c coordinator) back(ctx context.Context, what string, d *dice) (came bool,
 }
 
 // Open implements kafka.Coordinator: InitProducerId, again until an answer comes.
-func (c coordinator) Open(ctx context.Context, n int) (kafka.Producer, error) {
+func (c coordinator) Open(ctx context.Context, n int, ends kafka.Ends) (kafka.Producer, error) {
 	for {
-		if p, err := c.init(ctx, n); p != nil || err != nil {
+		if p, err := c.init(ctx, n, ends); p != nil || err != nil {
 			return p, err
 		}
 	}
 }
 
 // init returns neither a producer nor an error when the answer is lost.
-func (c coordinator) init(ctx context.Context, n int) (kafka.Producer, error) {
+func (c coordinator) init(ctx context.Context, n int, ends kafka.Ends) (kafka.Producer, error) {
 	w := c.e.s.i.w
 	d, err := c.way(ctx, "init")
 	if err != nil {
@@ -122,7 +126,8 @@ func (c coordinator) init(ctx context.Context, n int) (kafka.Producer, error) {
 		w.abort(n)
 	}
 	id.epoch++
-	p := &producer{c: c, e: c.e, id: n, epoch: id.epoch, dice: w.dice("producer", uint64(c.e.s.i.life))}
+	w.mend(id, ends)
+	p := &producer{c: c, e: c.e, id: n, epoch: id.epoch, breaks: w.cluster.breaks, dice: w.dice("producer", uint64(c.e.s.i.life))}
 	w.note(c.e.s.i.life, "epoch", "", "", id.epoch*10+n)
 	w.mu.Unlock()
 	for ending := true; ending; { // CONCURRENT_TRANSACTIONS
@@ -153,7 +158,7 @@ func (c coordinator) Read(ctx context.Context) (entries []ledger.Entry, err erro
 	open := func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return slices.ContainsFunc(w.cluster.ids[:], func(id transactionalID) bool { return id.open != nil && id.open.entry != nil })
+		return slices.ContainsFunc(w.cluster.ids[:], func(id transactionalID) bool { return id.open != nil && id.open.entry != nil || id.leftIn(stateTopic) })
 	}
 	for open() {
 		if err := sleep(ctx, 5*time.Millisecond+time.Duration(d.n(1000))); err != nil {
@@ -183,7 +188,7 @@ func (c coordinator) Read(ctx context.Context) (entries []ledger.Entry, err erro
 func (w *world) add(s *sending) {
 	id := &w.cluster.ids[s.p.id]
 	if id.open == nil {
-		t := &txn{began: w.at()}
+		t := &txn{id: s.p.id, began: w.at()}
 		id.open = t
 		time.AfterFunc(transactionTimeout, func() {
 			w.mu.Lock()
@@ -237,19 +242,29 @@ func (w *world) decide(p *producer, commit bool, d *dice) error {
 		w.store(p.e.s.i, f)
 		w.checkCommitted(p, f)
 	}
+	id.last = kafka.Committed
+	if w.forgets(t, true) {
+		id.open = nil
+		return nil
+	}
 	// One partition after the other, and none before those of an earlier transaction.
 	w.cluster.visible = max(w.at()+d.between(0, 25*time.Millisecond), w.cluster.visible+time.Duration(1+d.n(1000)))
 	time.AfterFunc(w.cluster.visible-w.at(), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		id.open = nil
-		w.cluster.entries = append(w.cluster.entries, t.entry)
+		w.ends(id, t, true)
+		w.reveal(t.entry)
 	})
 	return nil
 }
 
 // abort drops what is open. Callers hold mu.
 func (w *world) abort(id int) {
-	w.cluster.ids[id].open = nil
+	t := w.cluster.ids[id].open
+	w.cluster.ids[id].open, w.cluster.ids[id].last = nil, kafka.Aborted
 	w.note(0, "aborted", "", "", id)
+	if t != nil && !w.forgets(t, false) {
+		w.ends(&w.cluster.ids[id], t, false)
+	}
 }

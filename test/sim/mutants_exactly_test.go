@@ -12,7 +12,19 @@ var exactlyMutations = []mutation{
 	},
 	{
 		rule: "what is aborted is ended", file: "sink/kafka/transact.go", found: "exactly once: .*committed 2 times", seeds: 1000,
-		edits: []edit{{"	x.abort(e)\n	if topics", "	if topics"}},
+		edits: []edit{{"	x.abort(list, e)\n	if topics", "	if topics"}},
+	},
+	{
+		rule: "what Kafka has left open is ended again", file: "sink/kafka/recover.go", found: "exactly once: messages of topic", seeds: 1000,
+		edits: []edit{{"x.coordinator.Open(ctx, id, x.ends[id])", "x.coordinator.Open(ctx, id, nil)"}},
+	},
+	{
+		rule: "after a lost connection both ids begin again", file: "sink/kafka/recover.go", found: "exactly once: messages of topic", seeds: 1000,
+		edits: []edit{{" || x.producers.failed() {", " {"}},
+	},
+	{
+		rule: "an end of which nothing is known is the coordinator's", file: "sink/kafka/transact.go", found: "exactly once: ", seeds: 2000,
+		edits: []edit{{"	x.ended(list, e, Unsure)\n	x.producers.drop", "	x.ended(list, e, Aborted)\n	x.producers.drop"}},
 	},
 	{
 		rule: "what the broker has goes into the journal", file: "internal/relay/proof.go", found: "exactly once: .*committed 2 times", seeds: 1000,

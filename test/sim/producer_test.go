@@ -22,6 +22,7 @@ type producer struct {
 	e         *exactModel
 	id, epoch int
 	dice      *dice
+	breaks    int // of the cluster, when it was made
 
 	// Guarded by world.mu.
 	used   bool // the transaction has messages
@@ -56,6 +57,7 @@ func (p *producer) TryProduce(_ context.Context, r *kgo.Record, answered func(*k
 	p.flying = append(p.flying, s)
 	p.used = true
 	if r.Topic != stateTopic {
+		r.Partition = 0
 		s.f = p.e.sent[messageID(r)]
 		s.f.decided = false
 	}
@@ -238,6 +240,14 @@ func (p *producer) EndTransaction(ctx context.Context, commit kgo.TransactionEnd
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// Failed implements kafka.Producer.
+func (p *producer) Failed() bool {
+	w := p.e.s.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cluster.breaks > p.breaks
 }
 
 // onTheWire lets a request arrive late that its process no longer waits for, or that died with it.

@@ -68,7 +68,7 @@ func (b *bed) within(limit time.Duration) context.Context {
 
 func (b *bed) open(id int) kafka.Producer {
 	b.t.Helper()
-	p, err := b.Open(b.within(patience), id)
+	p, err := b.Open(b.within(patience), id, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
