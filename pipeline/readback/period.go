@@ -169,9 +169,25 @@ func (p *period) readToEnd(ctx context.Context, name string, ours, found map[key
 	}
 }
 
-// look reads a topic once. It returns why that is not all.
+// look reads a topic once, the newest part first: what is beyond the bound is then what a dead process has sent least probably. It returns why that is
+// not all.
 func (p *period) look(ctx context.Context, name string, found map[key]struct{}) string {
-	extent, err := p.reader.Read(ctx, name, p.from, p.to, func(r sink.Record) error {
+	for to, span := p.to, newest; p.from.Before(to); span *= 2 {
+		from := to.Add(-span)
+		if from.Before(p.from) {
+			from = p.from
+		}
+		if why := p.lookAt(ctx, name, from, to, found); why != "" {
+			return why
+		}
+		to = from
+	}
+	return ""
+}
+
+// lookAt reads what a topic has of a time.
+func (p *period) lookAt(ctx context.Context, name string, from, to time.Time, found map[key]struct{}) string {
+	extent, err := p.reader.Read(ctx, name, from, to, func(r sink.Record) error {
 		k := p.key(r.MessageID, r.Body)
 		if _, again := found[k]; again {
 			return nil

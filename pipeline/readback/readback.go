@@ -2,7 +2,7 @@
 //
 // Guarantee: a row counts as sent only if a record with its message id and its body is in its topic, within the period in which a dead
 // process may have sent it, and the message id is of a table in which it names one message: an equal number of another table is no proof.
-// Reading ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this package. A record that
+// Reading begins with the newest records and ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this package. A record that
 // is appended after the last look is missed: then the row is sent twice.
 //
 // A row of the log was sent since the checkpoint of the last process passed it. A row of the sweep waits until the claim of a dead process
@@ -29,6 +29,7 @@ import (
 const (
 	still      = 300 * time.Millisecond // between two looks of which the second shows nothing more of ours
 	together   = 8                      // topics that are read at a time
+	newest     = 5 * time.Second        // of a period, read first; each further part is twice as long
 	maxSetBack = 100_000                // rows that are remembered, some 200 bytes each
 )
 

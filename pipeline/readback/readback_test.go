@@ -29,6 +29,7 @@ type broker struct {
 	sink.CommittedReader
 	topics map[string][]late
 	looks  map[string]int
+	from   map[string]time.Time // of the last reading
 	extent sink.Extent
 	err    error
 	hangs  bool
@@ -51,8 +52,11 @@ func (b *broker) Read(ctx context.Context, topic string, from, to time.Time, eac
 		<-ctx.Done()
 		return sink.Extent{}, ctx.Err()
 	}
-	look := b.looks[topic]
-	b.looks[topic]++
+	if b.from[topic].IsZero() || !to.Equal(b.from[topic]) { // the next part of a look ends where the last one began
+		b.looks[topic]++
+	}
+	b.from[topic] = from
+	look := b.looks[topic] - 1
 	for _, r := range b.topics[topic] {
 		if r.At.Before(from) || !r.At.Before(to) || r.after > look {
 			continue
@@ -81,7 +85,7 @@ type trial struct {
 
 func try(t *testing.T, b *broker, f func(t *testing.T, b trial)) {
 	synctest.Test(t, func(t *testing.T) {
-		b.looks = map[string]int{}
+		b.looks, b.from = map[string]int{}, map[string]time.Time{}
 		core, logs := observer.New(zap.InfoLevel)
 		cfg := Config{Claims: died.Add(-time.Second), Names: func(table string) bool { return table != "shop.numbers" }, From: died.Add(-time.Second), To: died.Add(time.Second), MaxBytes: 100, MaxTime: 5 * time.Second}
 		f(t, trial{New(cfg, b, zap.New(core), prometheus.NewRegistry()), b, logs})
@@ -94,6 +98,34 @@ func (b trial) warned() (rows []int64) {
 		rows = append(rows, line.ContextMap()["rows"].(int64))
 	}
 	return rows
+}
+
+// The bound of bytes leaves out the oldest records, not the newest.
+func TestTheNewestRecordsAreReadFirst(t *testing.T) {
+	var records []late
+	var list []*outbox.Message
+	for n := range 60 { // 3 bytes each, of 100
+		r := record(strconv.Itoa(100+n), "")
+		r.At = died.Add(time.Duration(n-60) * time.Second)
+		records = append(records, r)
+		list = append(list, message("a", r.MessageID, ""))
+	}
+	try(t, &broker{topics: map[string][]late{"a": records}}, func(t *testing.T, b trial) {
+		b.last = newPeriod(b.ReadBack, died.Add(-time.Minute), died.Add(time.Second))
+		got := b.Sent(t.Context(), list)
+		if slices.Contains(got[46:], false) || count(got) == 60 || !slices.Equal(b.warned(), []int64{int64(60 - count(got))}) {
+			t.Errorf("%d of %v sent, warned of %v", count(got), got, b.warned())
+		}
+	})
+}
+
+func count(got []bool) (n int) {
+	for _, is := range got {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // A row that an operator has set back goes out though its topic has it, and keeps no other from being found.
@@ -139,7 +171,7 @@ func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
 			}
 			try(t, &broker{topics: topics}, func(t *testing.T, b trial) {
 				if c.claims > 0 {
-					b.earlier = newPeriod(b.ReadBack, b.cfg.From.Add(-c.claims), b.cfg.From)
+					b.earlier = newPeriod(b.ReadBack, b.cfg.From.Add(-c.claims), b.cfg.From.Add(-time.Nanosecond)) // its looks are told from the last ones
 				}
 				if got := b.Sent(t.Context(), c.list); !slices.Equal(got, c.sent) || b.looks["a"] != c.looks {
 					t.Errorf("sent %v after %d looks", got, b.looks["a"])
