@@ -76,8 +76,8 @@ type Exactly struct {
 	stopped chan struct{}         // closed when run has ended
 	fenced  atomic.Pointer[error] // another process has the name
 
-	producers producers     // of run, and of Recover and Finish while it does not run
-	ends      [2]Ends       // of the ids, as producers
+	producers producers // of run, and of Recover and Finish while it does not run
+	ends      [TransactionalIDs]Ends
 	unmarked  bool          // the last idle mark failed; of run
 	unsure    *ledger.Entry // of the transaction that was being ended when run was stopped; nil: none
 }
@@ -91,7 +91,10 @@ func exactly(s *Sink, name string, c Coordinator, b Bounds) *Exactly {
 	ctx, stop := context.WithCancel(context.Background())
 	x := &Exactly{
 		Sink: s, coordinator: c, bounds: b, name: name, topic: stateTopic(name), process: process, ledger: ledger.New(process, b.Slots),
-		ends: [2]Ends{{}, {}}, wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
+		wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
+	}
+	for id := range x.ends {
+		x.ends[id] = Ends{}
 	}
 	go x.run()
 	return x

@@ -269,7 +269,7 @@ func TestExactlyRefusesTheStateTopic(t *testing.T) {
 		x.kill()
 		admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
 			var at kadm.Offsets
-			at.AddOffset(stateTopic("relay"), 0, 5, -1)
+			at.AddOffset(stateTopic("relay"), 0, 2*TransactionalIDs+1, -1) // behind the first entry
 			_, err := a.DeleteRecords(ctx, at)
 			return err
 		})

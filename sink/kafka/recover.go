@@ -41,7 +41,7 @@ func (x *Exactly) Recover(ctx context.Context, tables []string) ([]outbox.Identi
 	return rows, nil
 }
 
-// open begins a new epoch of both ids: readers of the state topic wait for what either has left open.
+// open begins a new epoch of each id: readers of the state topic wait for what any of them has left open.
 func (x *Exactly) open(ctx context.Context) error {
 	x.producers.dropAll()
 	for id := range x.producers {

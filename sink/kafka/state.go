@@ -21,12 +21,12 @@ import (
 // read.
 func stateTopic(name string) string { return "__" + name + "_state" }
 
-// Coordinator is the side of the brokers: the epochs of two transactional ids, and the topic of the entries. The simulation has a model of it.
+// Coordinator is the side of the brokers: the epochs of the transactional ids, and the topic of the entries. The simulation has a model of it.
 type Coordinator interface {
 	// Check refuses brokers and a state topic that cannot keep the proof, with a *sink.NoProofError.
 	Check(ctx context.Context) error
 
-	// Open begins a new epoch of the first or second id. What an earlier producer of the id had under way is ended when it returns, and none of its
+	// Open begins a new epoch of an id, from 0 below TransactionalIDs. What an earlier producer of the id had under way is ended when it returns, and none of its
 	// requests that comes later has an effect. In the partitions of ends nothing of the id is open, and it ended there as ends says; Open replaces
 	// Unsure by what it learns.
 	Open(ctx context.Context, id int, ends Ends) (Producer, error)
@@ -145,7 +145,7 @@ func incomplete(cfg config, topic string) error {
 		"rows that were published and that their table does not show as SENT are then published again.\n%s", topic, createState(cfg, topic))}
 }
 
-// transactionalID is the first or second one of a relay.
+// transactionalID is one of a relay's.
 func transactionalID(name string, id int) string { return name + "-" + strconv.Itoa(id) }
 
 // Open implements Coordinator.

@@ -18,7 +18,7 @@ type transactions struct {
 // Sink implements relay.Broker.
 func (k transactions) Sink() string { return k.sink }
 
-// Read implements relay.Broker without the producers: all relays have the same two, one after the other.
+// Read implements relay.Broker without the producers: all relays have the same ones, one after the other.
 func (k transactions) Read(ctx context.Context, topic string) ([]relay.Record, error) {
 	records, err := k.Kafka.Read(ctx, topic)
 	for i := range records {

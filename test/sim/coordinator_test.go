@@ -22,7 +22,7 @@ const (
 
 // cluster is what the brokers keep of transactions.
 type cluster struct {
-	ids     [2]transactionalID
+	ids     [kafka.TransactionalIDs]transactionalID
 	entries []*kgo.Record // committed ones of the state topic
 	last    uint64        // number of the newest
 	visible time.Duration

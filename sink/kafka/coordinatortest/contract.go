@@ -40,7 +40,7 @@ func Run(t *testing.T, run func(t *testing.T, rule func(*testing.T, Brokers))) {
 		"reading waits for what is open":                      readWaits,
 		"a closed producer answers what it holds":             closeAnswers,
 		"an end without messages is no fault":                 emptyEnd,
-		"entries are read in their order, over both ids":      order,
+		"entries are read in their order, over all ids":       order,
 		"a transaction can follow one whose end was answered": follows,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, rule) })
@@ -244,12 +244,16 @@ func emptyEnd(t *testing.T, brokers Brokers) {
 
 func order(t *testing.T, brokers Brokers) {
 	b := newBed(t, brokers)
-	odd, even := b.open(1), b.open(0)
-	for range 3 {
-		b.commit(odd)
-		b.commit(even)
+	var turns []kafka.Producer
+	for id := range kafka.TransactionalIDs {
+		turns = append(turns, b.open(id))
 	}
-	b.want(1, 2, 3, 4, 5, 6)
+	for range 2 {
+		for _, p := range turns {
+			b.commit(p)
+		}
+	}
+	b.want(1, 2, 3, 4, 5, 6, 7, 8)
 }
 
 func follows(t *testing.T, brokers Brokers) {
