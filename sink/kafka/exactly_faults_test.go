@@ -170,6 +170,42 @@ func TestExactlyEndsWhatKafkaLeavesOpen(t *testing.T) {
 	sameRows(t, recovered(t, k.Addr()), nil)
 }
 
+// Of what a dead process has left open, the coordinator says how it ended. A topic that is not there any more keeps no other from being ended.
+func TestExactlyMends(t *testing.T) {
+	f, topic, x := onFakeExactly(t)
+	gone := createTopic(t, f.Addr(), nil)
+	id := int(x.ledger.Next(nil).Number % TransactionalIDs)
+	p, err := x.coordinator.Open(t.Context(), id, nil)
+	testkit.Must(t, err)
+	defer p.Close()
+	testkit.Must(t, p.BeginTransaction())
+	batch := newBatch(messages(topic, 20), nil)
+	answered := make(chan error, 20)
+	for i := range batch.deliveries {
+		d := &batch.deliveries[i]
+		d.record = kgo.Record{Topic: topic, Value: d.message.Body, Context: d}
+		p.TryProduce(d, &d.record, func(_ *kgo.Record, err error) { answered <- err })
+	}
+	ends := Ends{Place{gone, 0}: Unsure, Place{"never.there", 0}: Committed}
+	for i := range batch.deliveries {
+		testkit.Must(t, <-answered)
+		ends[Place{topic, batch.deliveries[i].record.Partition}] = Unsure
+	}
+	admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
+		_, err := a.DeleteTopic(ctx, gone)
+		return err
+	})
+	q, err := x.coordinator.Open(t.Context(), id, ends)
+	testkit.Must(t, err)
+	defer q.Close()
+	for at, fate := range ends {
+		if want := map[bool]Fate{true: Committed, false: Aborted}[at.Topic == "never.there"]; fate != want {
+			t.Errorf("%v ended as %d", at, fate)
+		}
+	}
+	eachOnce(t, f.Addr(), topic, 0)
+}
+
 // onlyThese publishes messages and wants some of them to fail with a class, and the others to be sent.
 func onlyThese(t *testing.T, x *Exactly, all []*outbox.Message, class outbox.Class, bad func(i int) bool) {
 	t.Helper()

@@ -19,7 +19,7 @@ var exactlyMutations = []mutation{
 		edits: []edit{{"x.coordinator.Open(ctx, id, x.ends[id])", "x.coordinator.Open(ctx, id, nil)"}},
 	},
 	{
-		rule: "after a lost connection both ids begin again", file: "sink/kafka/recover.go", found: "exactly once: messages of topic", seeds: 1000,
+		rule: "after a lost connection all ids begin again", file: "sink/kafka/recover.go", found: "exactly once: messages of topic", seeds: 1000,
 		edits: []edit{{" || x.producers.failed() {", " {"}},
 	},
 	{
