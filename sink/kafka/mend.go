@@ -45,7 +45,7 @@ type Ends map[Place]Fate
 func (b *brokers) mend(ctx context.Context, id int, ends Ends) error {
 	lines := &logger{log: b.log}
 	defer lines.end()
-	client, err := kgo.NewClient(append(b.cfg.connection(nil), kgo.WithLogger(lines), kgo.MaxVersions(kversion.V3_0_0()))...)
+	client, err := kgo.NewClient(append(b.cfg.connection(&wire{}), kgo.WithLogger(lines), kgo.MaxVersions(kversion.V3_0_0()))...)
 	if err != nil {
 		return fmt.Errorf("sink.kafka: %w", err)
 	}
@@ -55,6 +55,9 @@ func (b *brokers) mend(ctx context.Context, id int, ends Ends) error {
 		return err
 	}
 	f := &fencing{Client: client, id: transactionalID(b.name, id)}
+	if f.tells, err = serves(ctx, client, kmsg.DescribeTransactions, 0); err != nil {
+		return err
+	}
 	fate, err := f.fence(ctx)
 	for at, known := range ends { // also of those that are not seen to be open: the coordinator says it only once
 		if known == Unsure && fate != Unsure {
@@ -127,6 +130,7 @@ func listed(ctx context.Context, ask func(context.Context, ...string) (kadm.List
 type fencing struct {
 	*kgo.Client
 	id       string // the transactional id
+	tells    bool   // the coordinator can be asked for the state of the id: brokers of 3.0 and later
 	producer int64
 	epoch    int16
 }
@@ -170,23 +174,31 @@ func busy(err error) bool {
 	return kerr.IsRetriable(err) || errors.Is(err, kerr.ConcurrentTransactions)
 }
 
-// state is what the coordinator says of the id; empty when it says nothing. Brokers before 3.0 do not know the question.
+// state is what the coordinator says of the id; empty when it knows nothing of it, or may not say.
 func (f *fencing) state(ctx context.Context) (string, error) {
-	req := kmsg.NewPtrDescribeTransactionsRequest()
-	req.TransactionalIDs = []string{f.id}
-	resp, err := req.RequestWith(ctx, f.Client)
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", err
-		}
+	if !f.tells {
 		return "", nil
 	}
-	for _, s := range resp.TransactionStates {
-		if kerr.ErrorForCode(s.ErrorCode) == nil {
+	for {
+		req := kmsg.NewPtrDescribeTransactionsRequest()
+		req.TransactionalIDs = []string{f.id}
+		resp, err := req.RequestWith(ctx, f.Client)
+		if err != nil {
+			return "", err
+		}
+		if len(resp.TransactionStates) == 0 {
+			return "", nil
+		}
+		s := resp.TransactionStates[0]
+		switch err := kerr.ErrorForCode(s.ErrorCode); {
+		case err == nil:
 			return s.State, nil
+		case !busy(err):
+			return "", nil
+		case !outbox.Wait(ctx, pause, nil):
+			return "", err
 		}
 	}
-	return "", nil
 }
 
 // end ends a transaction without messages in partitions.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -89,19 +90,21 @@ func (b *brokers) topic() string { return stateTopic(b.name) }
 
 // checkBroker refuses brokers before 2.5, whose epochs cannot be renewed without a gap (KIP-360).
 func (b *brokers) checkBroker(ctx context.Context) error {
-	client := b.current()
+	if enough, err := serves(ctx, b.current(), kmsg.InitProducerID, 3); err != nil || enough {
+		return err
+	}
+	return &sink.NoProofError{Why: "sink.kafka.exactly_once needs brokers of Kafka 2.5 or later: upgrade them, or remove exactly_once"}
+}
+
+// serves reports whether brokers know a version of a request.
+func serves(ctx context.Context, client *kgo.Client, key kmsg.Key, version int16) (bool, error) {
 	versions, err := within(ctx, func() (*kmsg.ApiVersionsResponse, error) {
 		return kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, client)
 	})
 	if err != nil {
-		return fmt.Errorf("ask Kafka for its version: %w", err)
+		return false, fmt.Errorf("ask Kafka for its version: %w", err)
 	}
-	for _, v := range versions.ApiKeys {
-		if v.ApiKey == int16(kmsg.InitProducerID) && v.MaxVersion >= 3 {
-			return nil
-		}
-	}
-	return &sink.NoProofError{Why: "sink.kafka.exactly_once needs brokers of Kafka 2.5 or later: upgrade them, or remove exactly_once"}
+	return slices.ContainsFunc(versions.ApiKeys, func(v kmsg.ApiVersionsResponseApiKey) bool { return v.ApiKey == int16(key) && v.MaxVersion >= version }), nil
 }
 
 // checkTopic refuses a state topic that could lose a record.

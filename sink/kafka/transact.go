@@ -181,8 +181,10 @@ func (x *Exactly) end(list []*delivery, e *ledger.Entry) transaction {
 	t := x.resolve(e)
 	switch t.verdict {
 	case committed:
+		x.ended(list, e, Committed) // also where that could not be seen
 		x.metrics.transactions.WithLabelValues("committed").Inc()
 	case aborted:
+		x.ended(list, e, Aborted)
 		x.metrics.transactions.WithLabelValues("aborted").Inc()
 	case unsure:
 		x.unsure = e
