@@ -53,6 +53,7 @@ var errLate = errors.New("no answer in time: its transaction is aborted")
 // - A message is reported as sent only after the end of its transaction was acknowledged, or its record was found.
 // - A transaction is ended once. If the answer does not come, a new producer epoch fences the old one, and the record is looked for.
 // - Transactions follow one another, so they become visible in the order of their numbers.
+// - What the brokers leave open in partitions, this process ends as it was decided, see brokers.mend.
 //
 // It owns one goroutine, which builds and ends the transactions.
 type Exactly struct {
