@@ -76,6 +76,7 @@ func (x *Exactly) transact(list []*delivery, e *ledger.Entry) transaction {
 		return transaction{verdict: aborted, failed: topics}
 	}
 	if err, is := a.failed[own]; is {
+		x.producers.drop(e.Number) // brokers before 4.0 say here that another process has begun an epoch
 		return transaction{verdict: aborted, err: fmt.Errorf("topic %s: %w", x.topic, err), began: true}
 	}
 	for _, err := range a.failed {
