@@ -170,24 +170,32 @@ func (p *period) readToEnd(ctx context.Context, name string, ours, found map[key
 }
 
 // look reads a topic once, the newest part first: what is beyond the bound is then what a dead process has sent least probably. It returns why that is
-// not all.
-func (p *period) look(ctx context.Context, name string, found map[key]struct{}) string {
+// not all; what is only known to be incomplete is read to its end.
+func (p *period) look(ctx context.Context, name string, found map[key]struct{}) (why string) {
 	for to, span := p.to, newest; p.from.Before(to); span *= 2 {
 		from := to.Add(-span)
 		if from.Before(p.from) {
 			from = p.from
 		}
-		if why := p.lookAt(ctx, name, from, to, found); why != "" {
-			return why
+		extent, err := p.lookAt(ctx, name, from, to, found)
+		switch {
+		case ctx.Err() != nil:
+			return p.tooLong()
+		case err != nil:
+			return err.Error()
+		case extent.Compacted:
+			why = "it is compacted: records may be gone that were there"
+		case extent.Shortened:
+			why = "its retention has removed records of that time"
 		}
 		to = from
 	}
-	return ""
+	return why
 }
 
 // lookAt reads what a topic has of a time.
-func (p *period) lookAt(ctx context.Context, name string, from, to time.Time, found map[key]struct{}) string {
-	extent, err := p.reader.Read(ctx, name, from, to, func(r sink.Record) error {
+func (p *period) lookAt(ctx context.Context, name string, from, to time.Time, found map[key]struct{}) (sink.Extent, error) {
+	return p.reader.Read(ctx, name, from, to, func(r sink.Record) error {
 		k := p.key(r.MessageID, r.Body)
 		if _, again := found[k]; again {
 			return nil
@@ -200,17 +208,6 @@ func (p *period) lookAt(ctx context.Context, name string, from, to time.Time, fo
 		}
 		return nil
 	})
-	switch {
-	case ctx.Err() != nil:
-		return p.tooLong()
-	case err != nil:
-		return err.Error()
-	case extent.Compacted:
-		return "it is compacted: records may be gone that were there"
-	case extent.Shortened:
-		return "its retention has removed records of that time"
-	}
-	return ""
 }
 
 func (p *period) tooLong() string {

@@ -2,8 +2,8 @@
 //
 // Guarantee: a row counts as sent only if a record with its message id and its body is in its topic, within the period in which a dead
 // process may have sent it, and the message id is of a table in which it names one message: an equal number of another table is no proof.
-// Reading begins with the newest records and ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this package. A record that
-// is appended after the last look is missed: then the row is sent twice.
+// Reading begins with the newest records and ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as
+// without this package. A record that is appended after the last look is missed: then the row is sent twice.
 //
 // A row of the log was sent since the checkpoint of the last process passed it. A row of the sweep waits until the claim of a dead process
 // expires, and meanwhile another process may have come and been killed: so for such rows an earlier period is read, too.

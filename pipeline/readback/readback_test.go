@@ -119,6 +119,21 @@ func TestTheNewestRecordsAreReadFirst(t *testing.T) {
 	})
 }
 
+// A topic that is compacted, or has lost old records, is read to its end all the same.
+func TestWhatIsLeftOfATopicIsRead(t *testing.T) {
+	old := record("1", "a")
+	old.At = died.Add(-50 * time.Second)
+	for _, extent := range []sink.Extent{{Compacted: true}, {Shortened: true}} {
+		try(t, &broker{topics: map[string][]late{"a": {old, record("2", "a")}}, extent: extent}, func(t *testing.T, b trial) {
+			b.last = newPeriod(b.ReadBack, died.Add(-time.Minute), died.Add(time.Second))
+			got := b.Sent(t.Context(), []*outbox.Message{message("a", "1", "a"), message("a", "2", "a"), message("a", "3", "a")})
+			if !slices.Equal(got, []bool{true, true, false}) || !slices.Equal(b.warned(), []int64{1}) {
+				t.Errorf("%+v: sent %v, warned of %v", extent, got, b.warned())
+			}
+		})
+	}
+}
+
 func count(got []bool) (n int) {
 	for _, is := range got {
 		if is {

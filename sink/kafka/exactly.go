@@ -77,10 +77,10 @@ type Exactly struct {
 	stopped chan struct{}         // closed when run has ended
 	fenced  atomic.Pointer[error] // another process has the name
 
-	producers producers // of run, and of Recover and Finish while it does not run
-	ends      [TransactionalIDs]Ends
-	unmarked  bool          // the last idle mark failed; of run
-	unsure    *ledger.Entry // of the transaction that was being ended when run was stopped; nil: none
+	producers producers              // of run, and of Recover and Finish while it does not run
+	ends      [TransactionalIDs]Ends // likewise, in this process; what was learned once is kept, because the coordinator says it only once
+	unmarked  bool                   // the last idle mark failed; of run
+	unsure    *ledger.Entry          // of the transaction that was being ended when run was stopped; nil: none
 }
 
 var _ sink.Prover = (*Exactly)(nil)
@@ -95,7 +95,7 @@ func exactly(s *Sink, name string, c Coordinator, b Bounds) *Exactly {
 		wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
 	}
 	for id := range x.ends {
-		x.ends[id] = Ends{}
+		x.ends[id] = Ends{Place{x.topic, 0}: Unsure} // a dead process may have left its entry open
 	}
 	go x.run()
 	return x

@@ -49,7 +49,7 @@ func (b *brokers) mend(ctx context.Context, id int, ends Ends) error {
 	if err != nil {
 		return fmt.Errorf("sink.kafka: %w", err)
 	}
-	defer client.Close()
+	defer func() { go client.Close() }() // it may wait for a connection that is being made
 	open, err := openIn(ctx, kadm.NewClient(client), ends)
 	if err != nil || len(open) == 0 {
 		return err
@@ -153,7 +153,7 @@ func (f *fencing) fence(ctx context.Context) (last Fate, err error) {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = &f.id, int32(transactionTimeout.Milliseconds())
 		req.ProducerID, req.ProducerEpoch = -1, -1
-		resp, err := req.RequestWith(ctx, f.Client)
+		resp, err := within(ctx, func() (*kmsg.InitProducerIDResponse, error) { return req.RequestWith(ctx, f.Client) })
 		if err == nil {
 			err = kerr.ErrorForCode(resp.ErrorCode)
 		}
@@ -182,7 +182,7 @@ func (f *fencing) state(ctx context.Context) (string, error) {
 	for {
 		req := kmsg.NewPtrDescribeTransactionsRequest()
 		req.TransactionalIDs = []string{f.id}
-		resp, err := req.RequestWith(ctx, f.Client)
+		resp, err := within(ctx, func() (*kmsg.DescribeTransactionsResponse, error) { return req.RequestWith(ctx, f.Client) })
 		if err != nil {
 			return "", err
 		}
@@ -221,7 +221,7 @@ func (f *fencing) end(ctx context.Context, list []Place, commit bool) error {
 	for {
 		req := kmsg.NewPtrEndTxnRequest()
 		req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = f.id, f.producer, f.epoch, commit
-		resp, err := req.RequestWith(ctx, f.Client)
+		resp, err := within(ctx, func() (*kmsg.EndTxnResponse, error) { return req.RequestWith(ctx, f.Client) })
 		if err == nil {
 			err = kerr.ErrorForCode(resp.ErrorCode)
 		}
@@ -244,7 +244,7 @@ func (f *fencing) add(ctx context.Context, list []Place) (again []Place, err err
 		t.Topic, t.Partitions = topic, partitions
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := req.RequestWith(ctx, f.Client)
+	resp, err := within(ctx, func() (*kmsg.AddPartitionsToTxnResponse, error) { return req.RequestWith(ctx, f.Client) })
 	if err != nil {
 		return nil, err
 	}

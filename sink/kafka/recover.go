@@ -19,9 +19,6 @@ func (x *Exactly) Recover(ctx context.Context, tables []string) ([]outbox.Identi
 	if err := x.coordinator.Check(ctx); err != nil {
 		return nil, err
 	}
-	for i := range x.ends { // a dead process may have left its entry open
-		x.ends[i] = Ends{Place{x.topic, 0}: Unsure}
-	}
 	if err := x.open(ctx); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func (x *Exactly) transact(list []*delivery, e *ledger.Entry) transaction {
 	case len(a.failed) == 0 && !late:
 		return x.end(list, e)
 	case len(a.failed) == 0:
-		x.ended(list, e, Unsure) // of the coordinator it may never have begun
+		x.ended(list, e, Unsure) // as in abort
 		return transaction{verdict: aborted, err: errLate, began: true}
 	}
 	x.abort(list, e)
@@ -150,7 +150,7 @@ func (a *answers) late() {
 // abort ends the transaction without its messages. If that fails, the next epoch does.
 func (x *Exactly) abort(list []*delivery, e *ledger.Entry) {
 	x.metrics.transactions.WithLabelValues("aborted").Inc()
-	x.ended(list, e, Unsure)
+	x.ended(list, e, Unsure) // the coordinator may never have had it: then the one before counts
 	_, client := x.producers.of(e.Number)
 	if *client == nil {
 		return
@@ -159,9 +159,7 @@ func (x *Exactly) abort(list []*delivery, e *ledger.Entry) {
 	defer cancel()
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, (*client).EndTransaction(ctx, kgo.TryAbort) }); err != nil {
 		x.producers.drop(e.Number)
-		return
 	}
-	x.ended(list, e, Aborted)
 }
 
 // end commits a transaction, and finds out whether it was committed when the answer does not come.

@@ -36,6 +36,8 @@ type transactionalID struct {
 	open  *txn // or ending; nil: none
 	last  kafka.Fate
 	left  []*left
+	said  kafka.Fate // to a process whose mending broke off
+	to    int        // its life
 }
 
 // txn is a transaction as the brokers know it.
@@ -126,7 +128,10 @@ func (c coordinator) init(ctx context.Context, n int, ends kafka.Ends) (kafka.Pr
 		w.abort(n)
 	}
 	id.epoch++
-	w.mend(id, ends)
+	if !w.mend(id, ends, c.e.s.i.life, d) {
+		w.mu.Unlock()
+		return nil, kerr.CoordinatorNotAvailable
+	}
 	p := &producer{c: c, e: c.e, id: n, epoch: id.epoch, breaks: w.cluster.breaks, dice: w.dice("producer", uint64(c.e.s.i.life))}
 	w.note(c.e.s.i.life, "epoch", "", "", id.epoch*10+n)
 	w.mu.Unlock()

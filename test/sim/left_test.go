@@ -84,13 +84,25 @@ func numberOf(r *kgo.Record) uint64 {
 }
 
 // mend is what an epoch begins with: it ends what is left where the process knows of it. A process that begins knows only of the state topic. What its
-// predecessor has left elsewhere is a limit that docs/operations/exactly-once.md names: it is not followed up here. Callers hold mu.
-func (w *world) mend(id *transactionalID, ends kafka.Ends) {
+// predecessor has left elsewhere is a limit that docs/operations/exactly-once.md names: it is not followed up here. false: the brokers are away again, after
+// the coordinator has said its word, which it does not say again. That the process dies then is another such limit. Callers hold mu.
+func (w *world) mend(id *transactionalID, ends kafka.Ends, life int, d *dice) bool {
+	if id.said != kafka.Unsure && id.to != life {
+		id.last = id.said
+	}
+	id.said = kafka.Unsure
 	for at, fate := range ends {
 		if fate == kafka.Unsure && id.last != kafka.Unsure {
-			fate = id.last
-			ends[at] = fate
+			ends[at] = id.last
 		}
+	}
+	last := id.last
+	id.last = kafka.Unsure
+	if len(ends) <= 1 && len(id.left) > 0 && w.at() < w.plan.healed && d.chance(0.3) { // later it would be an outage
+		id.said, id.to = last, life
+		return false
+	}
+	for at, fate := range ends {
 		w.endsIn(id, at.Topic, fate == kafka.Committed)
 	}
 	if len(ends) <= 1 {
@@ -103,6 +115,6 @@ func (w *world) mend(id *transactionalID, ends kafka.Ends) {
 		}
 		id.left = slices.DeleteFunc(id.left, func(l *left) bool { return len(l.topics) == 0 })
 	}
-	id.last = kafka.Unsure
 	w.endsIn(id, stateTopic, false) // the first transaction of an epoch is aborted
+	return true
 }

@@ -23,6 +23,10 @@ var exactlyMutations = []mutation{
 		edits: []edit{{" || x.producers.failed() {", " {"}},
 	},
 	{
+		rule: "what the coordinator has said is kept when a start tries again", file: "sink/kafka/recover.go", found: "exactly once: ", seeds: 8000,
+		edits: []edit{{"	if err := x.open(ctx); err != nil {\n		return nil, err\n	}\n	entries", "	for i := range x.ends {\n		x.ends[i] = Ends{Place{x.topic, 0}: Unsure}\n	}\n	if err := x.open(ctx); err != nil {\n		return nil, err\n	}\n	entries"}},
+	},
+	{
 		rule: "an end of which nothing is known is the coordinator's", file: "sink/kafka/transact.go", found: "exactly once: ", seeds: 2000,
 		edits: []edit{{"	x.ended(list, e, Unsure)\n	x.producers.drop", "	x.ended(list, e, Aborted)\n	x.producers.drop"}},
 	},
