@@ -51,6 +51,37 @@ type Producer interface {
 type producer struct {
 	*kgo.Client
 	failed atomic.Bool
+	listed map[string]bool // topics whose partitions EndTransaction has seen
+	first  []*kgo.Record   // those of the transaction whose topic is not listed
+}
+
+// BeginTransaction implements Producer.
+func (p *producer) BeginTransaction() error {
+	p.first = nil
+	return p.Client.BeginTransaction()
+}
+
+// TryProduce implements Producer.
+func (p *producer) TryProduce(ctx context.Context, r *kgo.Record, answered func(*kgo.Record, error)) {
+	if !p.listed[r.Topic] {
+		p.first = append(p.first, r)
+	}
+	p.Client.TryProduce(ctx, r, answered)
+}
+
+// EndTransaction implements Producer. The library ends what it finds in its list of partitions, and a topic's first messages may have their answers
+// before the topic is in that list: then it would send nothing, report success, and leave the transaction open (seen with v1.22.2).
+func (p *producer) EndTransaction(ctx context.Context, commit kgo.TransactionEndTry) error {
+	for _, r := range p.first {
+		for !p.listed[r.Topic] && r.Partition >= 0 { // it was sent, or was to be
+			if leader, _, _ := p.PartitionLeader(r.Topic, r.Partition); leader >= 0 {
+				p.listed[r.Topic] = true
+			} else if !outbox.Wait(ctx, time.Millisecond, nil) {
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return p.Client.EndTransaction(ctx, commit)
 }
 
 // Failed implements Producer.
@@ -159,17 +190,18 @@ func (b *brokers) Open(ctx context.Context, id int, ends Ends) (Producer, error)
 	if err := b.mend(ctx, id, ends); err != nil {
 		return nil, err
 	}
-	p := &producer{}
+	p := &producer{listed: map[string]bool{}}
 	client, err := kgo.NewClient(append(b.producerOptions(&wire{}), kgo.WithHooks(p), kgo.TransactionalID(transactionalID(b.name, id)), kgo.TransactionTimeout(transactionTimeout),
 		kgo.ConcurrentTransactionsBackoff(2*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond))...)
 	if err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
+	p.Client = client
 	_, err = within(ctx, func() (struct{}, error) {
 		if _, _, err := client.ProducerID(ctx); err != nil {
 			return struct{}{}, b.initFault(err)
 		}
-		if err := b.touch(ctx, client); err != nil {
+		if err := b.touch(ctx, p); err != nil {
 			return struct{}{}, err
 		}
 		// After its first transaction the library may ask for another epoch (KIP-890, part 2). It must be here: later the epoch could be that of
@@ -181,7 +213,6 @@ func (b *brokers) Open(ctx context.Context, id int, ends Ends) (Producer, error)
 		go client.Close() // it may wait for a connection that is being made
 		return nil, err
 	}
-	p.Client = client
 	return p, nil
 }
 
@@ -195,7 +226,7 @@ func (b *brokers) initFault(err error) error {
 
 // touch aborts a transaction with one record, so that the newest record of the state topic is one that compaction has not removed: a reader sees
 // that it is at the end. It also proves that the topic takes records.
-func (b *brokers) touch(ctx context.Context, client *kgo.Client) error {
+func (b *brokers) touch(ctx context.Context, client Producer) error {
 	if err := client.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}

@@ -48,7 +48,7 @@ func (x *Exactly) transact(list []*delivery, e *ledger.Entry) transaction {
 	e.Tables = x.tables
 	record := newBatch([]*outbox.Message{{Topic: x.topic, Partition: 0, Body: e.Encode()}}, nil)
 	own := &record.deliveries[0]
-	own.record = kgo.Record{Topic: x.topic, Key: e.Key(), Value: own.message.Body, Context: own}
+	own.record = kgo.Record{Topic: x.topic, Partition: -1, Key: e.Key(), Value: own.message.Body, Context: own}
 	a := newAnswers(len(list)+1, own)
 	for _, d := range list {
 		d.partitions, d.away = 0, false
