@@ -34,8 +34,9 @@ type KafkaOptions struct {
 // Kafka is a private single-node Kafka broker (KRaft). Kill, Stop, Start, Pause and Resume keep data and ports.
 type Kafka struct {
 	*Server
-	dir   *runDir
-	ports *ports
+	runs, jars string
+	dir        *runDir
+	ports      *ports
 }
 
 // The broker's ports, as offsets from the first.
@@ -85,6 +86,21 @@ func newBroker[B closer](t T, start func(context.Context) (B, error)) B {
 // StartKafka starts a new, empty broker and returns when it answers. It is installed first if it is missing, which may
 // take minutes. The caller closes it.
 func StartKafka(ctx context.Context, opts KafkaOptions) (_ *Kafka, err error) {
+	k, err := layKafka(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.configure(ctx, opts); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	if err := k.Start(ctx); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	return k, nil
+}
+
+// layKafka reserves a directory and ports.
+func layKafka(ctx context.Context) (_ *Kafka, err error) {
 	cache, err := servers.Cache()
 	if err != nil {
 		return nil, err
@@ -92,25 +108,24 @@ func StartKafka(ctx context.Context, opts KafkaOptions) (_ *Kafka, err error) {
 	if err := install(ctx, "kafka"); err != nil {
 		return nil, err
 	}
-	jars, runs := filepath.Join(cache, "kafka", "jars"), filepath.Join(cache, "run")
-	k := &Kafka{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, k.Close())
-		}
-	}()
-	if k.dir, err = newRunDir(runs, "kafka"); err != nil {
+	k := &Kafka{runs: filepath.Join(cache, "run"), jars: filepath.Join(cache, "kafka", "jars")}
+	if k.dir, err = newRunDir(k.runs, "kafka"); err != nil {
 		return nil, err
 	}
 	if k.ports, err = reservePorts(kafkaPlain, kafkaController, kafkaSecure); err != nil {
-		return nil, err
+		return nil, errors.Join(err, k.Close())
 	}
+	return k, nil
+}
+
+// configure writes the broker's files.
+func (k *Kafka) configure(ctx context.Context, opts KafkaOptions) error {
 	properties := filepath.Join(k.dir.path, "server.properties")
 	if err := k.writeProperties(properties, opts); err != nil {
-		return nil, err
+		return err
 	}
-	if err := k.format(ctx, runs, jars, properties); err != nil {
-		return nil, err
+	if err := k.format(ctx, properties); err != nil {
+		return err
 	}
 	jvm := opts.JVM
 	if len(jvm) == 0 {
@@ -122,10 +137,10 @@ func StartKafka(ctx context.Context, opts KafkaOptions) (_ *Kafka, err error) {
 	k.Server = &Server{
 		name:    "kafka",
 		log:     filepath.Join(k.dir.path, "server.log"),
-		command: func() *exec.Cmd { return java(jvm, jars, "kafka.Kafka", properties) },
+		command: func() *exec.Cmd { return java(jvm, k.jars, "kafka.Kafka", properties) },
 		ready:   k.ping,
 	}
-	return k, k.Start(ctx)
+	return nil
 }
 
 // quickJIT stops at the first compiler, which is what a server that runs for seconds needs.
@@ -139,14 +154,14 @@ func java(jvm []string, jars, main string, args ...string) *exec.Cmd {
 
 // format puts the metadata of a new cluster into the log directory. It is copied from a template, because making it
 // costs another start of a virtual machine and it holds nothing that a second broker could not share.
-func (k *Kafka) format(ctx context.Context, runs, jars, properties string) error {
-	release, err := filepath.Glob(filepath.Join(jars, "kafka_*.jar"))
+func (k *Kafka) format(ctx context.Context, properties string) error {
+	release, err := filepath.Glob(filepath.Join(k.jars, "kafka_*.jar"))
 	if err != nil || len(release) == 0 {
-		return fmt.Errorf("start kafka: no kafka jar in %s", jars)
+		return fmt.Errorf("start kafka: no kafka jar in %s", k.jars)
 	}
 	name := strings.TrimSuffix(filepath.Base(release[0]), ".jar")
-	from, err := template(runs, "template-"+name, func(dir string) error {
-		cmd := java(nil, jars, "kafka.tools.StorageTool", "format", "-t", "canaloutboxtestclust0w", "-c", properties)
+	from, err := template(k.runs, "template-"+name, func(dir string) error {
+		cmd := java(nil, k.jars, "kafka.tools.StorageTool", "format", "-t", "canaloutboxtestclust0w", "-c", properties)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("format kafka's log directory: %w:\n%s", err, out)
 		}

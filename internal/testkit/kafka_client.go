@@ -47,7 +47,7 @@ func CreateKafkaTopic(ctx context.Context, addr, name string, partitions int, co
 		settings[key] = &value
 	}
 	return withKafka(addr, func(admin *kadm.Client, _ *kgo.Client) error {
-		if _, err := admin.CreateTopic(ctx, int32(partitions), 1, settings, name); err != nil {
+		if _, err := admin.CreateTopic(ctx, int32(partitions), -1, settings, name); err != nil {
 			return fmt.Errorf("create topic %s: %w", name, err)
 		}
 		for {
