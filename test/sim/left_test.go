@@ -87,8 +87,9 @@ func numberOf(r *kgo.Record) uint64 {
 // predecessor has left elsewhere is a limit that docs/operations/exactly-once.md names: it is not followed up here. false: the brokers are away again, after
 // the coordinator has said its word, which it does not say again. That the process dies then is another such limit. Callers hold mu.
 func (w *world) mend(id *transactionalID, ends kafka.Ends, life int, d *dice) bool {
-	if id.said != kafka.Unsure && id.to != life {
-		id.last = id.said
+	said := id.said
+	if said != kafka.Unsure && id.to != life {
+		id.last, said = said, kafka.Unsure
 	}
 	id.said = kafka.Unsure
 	for at, fate := range ends {
@@ -99,7 +100,7 @@ func (w *world) mend(id *transactionalID, ends kafka.Ends, life int, d *dice) bo
 	last := id.last
 	id.last = kafka.Unsure
 	if len(ends) <= 1 && len(id.left) > 0 && w.at() < w.plan.healed && d.chance(0.3) { // later it would be an outage
-		id.said, id.to = last, life
+		id.said, id.to = max(last, said), life // it may break off several times
 		return false
 	}
 	for at, fate := range ends {
