@@ -346,28 +346,35 @@ func TestFailedRowsOfAKeyDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// A row that was FAILED remains one over its attempts, so that the others of its key do not wait for its retries either.
+// A row that was FAILED remains one over its attempts, and over those of the row before it, so that the others of its key do not wait for retries either.
 func TestFailedRowsDoNotWaitForTheRetryOfAnother(t *testing.T) {
-	run(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}, Ordered: []string{flowtest.Row(1).Table}}, func(b *bench) {
-		b.Sink.Set(func() {
-			b.Sink.Answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"} }
+	for _, together := range []bool{false, true} {
+		run(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}, Ordered: []string{flowtest.Row(1).Table}}, func(b *bench) {
+			b.Sink.Set(func() {
+				b.Sink.Answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"} }
+			})
+			rows := []*outbox.Message{flowtest.Row(1, flowtest.Key("a")), flowtest.Row(2, flowtest.Key("a"))}
+			if !together {
+				rows = rows[:1]
+			}
+			for _, one := range rows {
+				failed, _ := b.Reserve([]outbox.Candidate{{Identity: one.Identity, Topic: one.Topic, Key: one.ShardingKey, Status: outbox.Failed}})
+				b.Dispatch.SetBack(failed)
+				b.SetRow(one.ID, outbox.Candidate{})
+			}
+			if alone := b.Sweep(rows...); len(alone) > 0 {
+				t.Fatalf("the sweep leaves %v alone", alone)
+			}
+			b.Wrote() // that the first is to be tried again in a minute
+			if s := b.Dispatch.State(); s.WaitingRows != len(rows) {
+				t.Fatalf("%d rows wait, not those that were refused, or behind one", s.WaitingRows)
+			}
+			three := flowtest.Row(3, flowtest.Key("a"))
+			if free, _ := b.Reserve([]outbox.Candidate{{Identity: three.Identity, Topic: three.Topic, Key: three.ShardingKey, Status: outbox.Failed}}); len(free) != 1 {
+				t.Fatalf("%d: it waits for the retry", len(rows))
+			}
 		})
-		one := flowtest.Row(1, flowtest.Key("a"))
-		failed, _ := b.Reserve([]outbox.Candidate{{Identity: one.Identity, Topic: one.Topic, Key: one.ShardingKey, Status: outbox.Failed}})
-		b.Dispatch.SetBack(failed)
-		b.SetRow("1", outbox.Candidate{})
-		if alone := b.Sweep(one); len(alone) > 0 {
-			t.Fatalf("the sweep leaves %v alone", alone)
-		}
-		b.Wrote() // that it is to be tried again in a minute
-		if s := b.Dispatch.State(); s.WaitingRows != 1 {
-			t.Fatalf("%d rows wait, not the one that was refused", s.WaitingRows)
-		}
-		two := flowtest.Row(2, flowtest.Key("a"))
-		if free, _ := b.Reserve([]outbox.Candidate{{Identity: two.Identity, Topic: two.Topic, Key: two.ShardingKey, Status: outbox.Failed}}); len(free) != 1 {
-			t.Fatal("it waits for the retry")
-		}
-	})
+	}
 }
 
 // A row that is FAILED again waits until those behind it that were FAILED have been tried, too: the first rows of a key do not take all the turns.

@@ -257,7 +257,7 @@ func (o *Order) leaveBehind(s *keyState, next *tracker.Entry, now time.Time) (ro
 		o.behind.Remove(e)
 		// In any case, also above the limit: a reading that has begun may have passed it because it was in memory, and a sweep finds it only when
 		// its claim is given back, which may be after those of later rows.
-		o.leave(s.Key, e.Row(), writer(e), whyBehind, true, now)
+		o.leave(s.Key, e.Row(), writer(e), whyBehind, true, now).wasSetBack(e)
 		rows = append(rows, e)
 	}
 	o.memory.release(s) // when nothing was remembered

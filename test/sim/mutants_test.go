@@ -228,6 +228,10 @@ var mutations = []mutation{
 		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "ahead && !o.knows"}}, seeds: 3000,
 	},
 	{
+		rule: "a row behind one that fails remains one that was FAILED", file: "pipeline/keyorder/order.go", test: "TestFailedRowsDoNotWaitForTheRetryOfAnother", in: "pipeline/dispatch",
+		edits: []edit{{"whyBehind, true, now).wasSetBack(e)", "whyBehind, true, now)"}},
+	},
+	{
 		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", test: "TheOrderIsAskedForASecondSend", in: "pipeline/dispatch",
 		edits: []edit{{"	return o.mayFollow(o.memory.keys[k], e)\n", "	return o.mayFollow(o.memory.keys[k], e) || true\n"}},
 	},
