@@ -59,7 +59,8 @@ type incarnation struct {
 	// See readback_test.go.
 	began       time.Time
 	predecessor *incarnation
-	diedAt      time.Duration
+	diedAt      time.Duration // killed
+	stoppedAt   time.Duration
 	settledAt   time.Time                // as the dead process has left it
 	aliveAt     time.Time                // likewise, where its last sign is lost; else zero
 	reaches     int                      // the first life of which its sign of life speaks

@@ -251,7 +251,7 @@ func (w *world) inReach(i *incarnation, c *record) bool {
 		return false
 	case c.life == dead.life && c.path == outbox.PathBinlog:
 		return true
-	case c.at < w.setBackAt || c.at < dead.diedAt-settings.Claims:
+	case c.at < w.setBackAt || c.at < dead.endedAt()-settings.Claims:
 		return false
 	case c.life == dead.life: // else the sweep had no answer for so long
 		return w.began.Add(c.at).After(i.settledAt.Add(-settings.Before - settings.After))
@@ -264,5 +264,8 @@ func (w *world) inReach(i *incarnation, c *record) bool {
 	return true
 }
 
+// endedAt is when a process was killed, or had stopped.
+func (i *incarnation) endedAt() time.Duration { return max(i.diedAt, i.stoppedAt) }
+
 // lived is how long a dead process has lived.
-func (i *incarnation) lived() time.Duration { return i.diedAt - i.began.Sub(i.w.began) }
+func (i *incarnation) lived() time.Duration { return i.endedAt() - i.began.Sub(i.w.began) }

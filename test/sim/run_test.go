@@ -154,6 +154,7 @@ func (w *world) terminate(i *incarnation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i = i.latest()
+	i.stoppedAt = w.at()
 	w.note(i.life, "stopped", "", "", 0)
 	var refused *relay.RefusedError
 	if err != nil && !(i.mayRefuse() && errors.As(err, &refused)) {
