@@ -166,7 +166,8 @@ func (w *world) checkJournalEmpty(i *incarnation) {
 	heldAt := w.heldAt(i)
 	for _, r := range w.lives {
 		f := r.of(i.life)
-		stays := i.silent && f.forgiven || r.entry >= heldAt || heldAt < len(w.log) && !f.acked // of an earlier process: until all that it may have sent was passed
+		held := heldAt < len(w.log)
+		stays := (i.silent || held) && f.forgiven || r.entry >= heldAt || held && !f.acked // of an earlier process: until all that it may have sent was passed
 		if r.journalled.has(i.disk) && !r.unwritable && !r.touched && !(r.logOnly && stays) {
 			w.violation("journal", "%s is still there after a stop without trouble", name(r.Identity))
 		}

@@ -176,6 +176,9 @@ func newPlan(seed uint64) *plan {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}
 	if p.quiet {
+		if p.settings.Pipeline.MaxUnwritten > 0 { // few rows that wait for each other would fill it
+			p.settings.Ack.SentWithin = p.settings.Ack.WriteEvery
+		}
 		p.lives = []life{{end: endRun}}
 		if d.chance(0.3) { // rows that become due between two sweeps are late unless a timer publishes them
 			p.settings.Fallback.Interval = d.between(5*time.Second, 20*time.Second)
