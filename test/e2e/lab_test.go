@@ -247,6 +247,12 @@ func (l *lab) commit(keys ...string) {
 // sent waits until no row of any table is anything but sent.
 func (l *lab) sent() {
 	l.t.Helper()
+	all := false
+	defer func() {
+		if !all {
+			l.explain()
+		}
+	}()
 	l.wait("all rows to be sent", func() bool {
 		for _, name := range l.tables {
 			open := l.number("SELECT COUNT(*) FROM " + name + " WHERE status <> 2")
@@ -254,8 +260,19 @@ func (l *lab) sent() {
 				return false
 			}
 		}
+		all = true
 		return true
 	})
+}
+
+// explain logs what is not sent, and what the relay says of itself.
+func (l *lab) explain() {
+	l.t.Helper()
+	for _, name := range l.tables {
+		l.t.Log(name, l.column("SELECT CONCAT_WS(' ', id, status, retry_count, next_retry_time, last_exec_time, created_at, NOW(6)) FROM "+name+" WHERE status <> 2 LIMIT 20"))
+	}
+	status, err := l.admin().Status(context.Background())
+	l.t.Logf("%+v %v", status, err)
 }
 
 // swept asks for a sweep over rows of any age and returns when one that began afterwards is complete.
