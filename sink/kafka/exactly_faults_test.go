@@ -299,18 +299,16 @@ func TestExactlyRefusesTheStateTopic(t *testing.T) {
 		topic := createTopic(t, f.Addr(), nil)
 		makeState(t, f.Addr())
 		x, _ := newExactly(t, f.Addr())
+		all := messages(topic, 3)
+		publish(t, x, all[0])
 		var behind kadm.Offsets // behind the first entry
-		for i, m := range messages(topic, 3) {
-			publish(t, x, m)
-			if i > 0 {
-				continue
-			}
-			admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
-				ends, err := a.ListEndOffsets(ctx, stateTopic("relay"))
-				behind = ends.Offsets()
-				return err
-			})
-		}
+		admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
+			ends, err := a.ListEndOffsets(ctx, stateTopic("relay"))
+			behind = ends.Offsets()
+			return err
+		})
+		publish(t, x, all[1])
+		publish(t, x, all[2])
 		x.kill()
 		admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
 			_, err := a.DeleteRecords(ctx, behind)

@@ -159,30 +159,28 @@ func (w *world) checkQuiet() {
 }
 
 // checkJournalEmpty is for a stop without any trouble: the table has everything, so the journal needs nothing. Sent rows of tables without a
-// status stay when the mark was moved behind them: they leave with the next transaction; and while it waits for a row that is gone.
+// status stay when the mark was moved behind them: they leave with the next transaction.
 func (w *world) checkJournalEmpty(i *incarnation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	heldAt := w.heldAt(i)
 	for _, r := range w.lives {
-		f := r.of(i.life)
-		held := heldAt < len(w.log)
-		stays := (i.silent || held) && f.forgiven || r.entry >= heldAt || held && !f.acked // of an earlier process: until all that it may have sent was passed
-		if r.journalled.has(i.disk) && !r.unwritable && !r.touched && !(r.logOnly && stays) {
+		if r.journalled.has(i.disk) && !r.unwritable && !r.touched && !(r.logOnly && i.silent && r.of(i.life).forgiven) {
 			w.violation("journal", "%s is still there after a stop without trouble", name(r.Identity))
 		}
 	}
 }
 
-// heldAt is where the mark may stand for seconds: at a row that the log has shown, and the table not any more, which might be not visible yet. Callers hold mu.
-func (w *world) heldAt(i *incarnation) (entry int) {
-	entry = len(w.log)
+// looksForGone reports whether the mark stands before a row that the log has shown and the table does not show any more. The relay looks for it a
+// while, because it might be not visible yet.
+func (w *world) looksForGone(i *incarnation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, r := range w.byID {
 		if f := r.of(i.life); r.gone && !r.logOnly && f.offered && !f.handed && r.entry >= w.indexOf(i.disk.checkpoint) {
-			entry = min(entry, r.entry)
+			return true
 		}
 	}
-	return entry
+	return false
 }
 
 func (w *world) checkBugs(i *incarnation) {

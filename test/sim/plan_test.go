@@ -176,7 +176,7 @@ func newPlan(seed uint64) *plan {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}
 	if p.quiet {
-		if p.settings.Pipeline.MaxUnwritten > 0 { // few rows that wait for each other would fill it
+		if p.settings.Pipeline.MaxUnwritten > 0 { // the relay has room for many more rows than wait for each other
 			p.settings.Ack.SentWithin = p.settings.Ack.WriteEvery
 		}
 		p.lives = []life{{end: endRun}}

@@ -94,6 +94,9 @@ func (w *world) live(i *incarnation, l life) (refused bool) {
 	case <-done:
 		works := i.team == nil || i.team.settled()
 		retries := i.retries()
+		for until := time.Now().Add(time.Minute); w.looksForGone(i) && time.Now().Before(until); {
+			time.Sleep(100 * time.Millisecond) // in virtual time
+		}
 		w.terminate(i)
 		if works && !retries && i.knowsServer() {
 			w.checkJournalEmpty(i)
