@@ -6,7 +6,8 @@
 // after a restart. When that batch fails, Run ends with the error and nothing is journalled any more.
 // - A row is removed from the journal and the registry only when its table has the status, so it is not published again
 // meanwhile. A database outage delays this and loses nothing.
-// - A table that cannot be written delays other tables for at most 300 ms (lasting). A row that its table refuses for its data,
+// - A table that cannot be written delays other tables for at most 300 ms (lasting); with leaveAll rows in memory, also those of their rows that are left in
+// the journal. A row that its table refuses for its data,
 // or that another session has locked, delays no other row. A sent row that its table refuses is retried until the table accepts
 // it.
 //
@@ -19,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +44,10 @@ type Progress interface {
 	Passed() []outbox.Completion
 	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again.
 	Written([]outbox.Completion)
+	// Leave takes rows out of memory that the journal has. They keep their owner.
+	Leave([]outbox.Completion)
+	// Fetch brings rows back that were left, and returns those of the list that were, in its array.
+	Fetch([]outbox.Completion) []outbox.Completion
 }
 
 // Journal durably records sent rows that the table does not show as SENT yet.
@@ -50,6 +56,10 @@ type Journal interface {
 	// generation than the journal's own is ignored: the position was moved since it was read. It is never called concurrently, and
 	// keeps neither list. After an error the process must stop: the state is unknown.
 	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, generation uint64) error
+	// Newest is the number of the record in which the last Commit with sent rows has put them.
+	Newest() uint64
+	// Sent appends the rows of a record to an empty list; it is called concurrently.
+	Sent(record uint64, into []outbox.Completion) ([]outbox.Completion, error)
 }
 
 // Tables writes the completions.
@@ -69,9 +79,12 @@ type Config struct {
 	WriteEvery   time.Duration   // longest wait of a completion for its batch to fill; 20 ms
 	SentWithin   time.Duration   // the same of sent rows from the log, while fewRows of the table do not wait, nor writeBatch of all tables; 200 ms
 	Soon         map[string]bool // tables whose sent rows wait for WriteEvery only, because a relay that takes over finds no other proof
-	FlushTimeout time.Duration   // for queued rows after the end of Run's ctx; 10 s
-	Retry        outbox.Backoff  // between attempts while the database is away; 100 ms doubled to 5 s
-	Random       func() float64  // jitter, in [0,1), from any goroutine; math/rand
+	// Leaves says of which tables sent rows may wait in the journal alone while LeaveFrom of them wait in memory; nil: of none. It is called under a lock.
+	Leaves       func(table string) bool
+	LeaveFrom    int            // 2,000
+	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s
+	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
+	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
 	// Failed is called with each row that the table shows as FAILED; may be nil. All writers call it, and it must not block.
 	Failed func(outbox.Completion)
 	// Noted takes rows that were refused, FAILED, or sent in another way than once and from the log; nil: nothing does. It is called as Failed is,
@@ -80,9 +93,10 @@ type Config struct {
 }
 
 const (
-	writeBatch = 500 // maximum of rows in one status update; a full batch does not wait
-	fewRows    = 100 // rows of a table, below which sent ones wait for SentWithin; larger batches delay an application's commits
-	manyRows   = 64  // sent rows that are journalled without waiting for more: a crash sends about this number again
+	writeBatch       = 500 // maximum of rows in one status update; a full batch does not wait
+	fewRows          = 100 // rows of a table, below which sent ones wait for SentWithin; larger batches delay an application's commits
+	defaultLeaveFrom = 2000
+	manyRows         = 64 // sent rows that are journalled without waiting for more: a crash sends about this number again
 
 	// writing is the number of statements at a time, of two tables or of one. With more, each of many tables would be written
 	// more often with fewer rows, and the server would not be faster.
@@ -119,6 +133,10 @@ type Acker struct {
 	saved    time.Time // the last checkpoint
 	flushing bool
 
+	fetching sync.Mutex            // of the writer that reads left rows
+	brought  []outbox.Completion   // its list, for reuse
+	broken   atomic.Pointer[error] // the journal cannot be read
+
 	written  writtenRows
 	pending  atomic.Int64
 	problems problems
@@ -147,6 +165,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.SentWithin <= 0 {
 		c.SentWithin = 200 * time.Millisecond
+	}
+	if c.LeaveFrom <= 0 {
+		c.LeaveFrom = defaultLeaveFrom
 	}
 	if c.FlushTimeout <= 0 {
 		c.FlushTimeout = 10 * time.Second
@@ -201,6 +222,7 @@ func (a *Acker) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	a.queues.open(func(q *writeQueue) { a.writeFrom(work, q) })
+	a.fetch(work, nil)
 	if err := a.journalLoop(ctx); err != nil {
 		cut()
 		a.queues.close()
@@ -229,13 +251,19 @@ func (a *Acker) flush(cut func()) error {
 			return err
 		}
 	}
-	if left := a.queues.count(ordinary) + a.queues.count(locked); left > 0 {
+	if left := a.queues.count(ordinary) + a.queues.count(locked) + a.queues.leftRows(); left > 0 {
 		a.log.Warn(fmt.Sprintf("%d results not written before the stop; unsent rows go out again, sent ones are in the journal", left), zap.Int("rows", left))
 	}
 	if left := a.queues.count(refused); left > 0 {
 		a.log.Warn(fmt.Sprintf("%d published rows are not shown as SENT, because their table refuses it; they are in the journal", left), zap.Int("rows", left))
 	}
 	return nil
+}
+
+// Left takes rows over that an earlier process left in a record of the journal, and whose owner is the registry. It is called before Run.
+func (a *Acker) Left(record uint64, rows []outbox.Completion) {
+	a.pending.Add(int64(len(rows)))
+	a.queues.leaveFrom(record, rows)
 }
 
 // Replay writes the journal of an earlier run to the tables. It is called before Run, while the registry owns the entries and the

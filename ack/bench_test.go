@@ -18,6 +18,14 @@ type instant struct{ written atomic.Int64 }
 func (i *instant) Settled([]outbox.Completion)      {}
 func (i *instant) Written(list []outbox.Completion) { i.written.Add(int64(len(list))) }
 func (i *instant) Passed() []outbox.Completion      { return nil }
+func (i *instant) Leave([]outbox.Completion)        {}
+
+func (i *instant) Fetch([]outbox.Completion) []outbox.Completion { return nil }
+
+func (i *instant) Newest() uint64 { return 0 }
+func (i *instant) Sent(_ uint64, into []outbox.Completion) ([]outbox.Completion, error) {
+	return into, nil
+}
 
 func (i *instant) Checkpoint() (outbox.Position, uint64, bool) { return outbox.Position{}, 0, false }
 

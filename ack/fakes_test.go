@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // they are called without the lock.
 type world struct {
 	onCommit func(sent []outbox.Completion) error
+	onSent   func() error
 	onApply  func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 
 	mu         sync.Mutex
@@ -41,12 +42,15 @@ type world struct {
 	applySizes []int
 	applying   map[outbox.Identity]bool
 	inTable    map[string]int
+	records    [][]outbox.Completion // of the commits with sent rows
+	left       map[outbox.Identity]bool
+	everLeft   []string
 }
 
 func newWorld() *world {
 	return &world{
 		journal: map[outbox.Identity]bool{}, settled: map[outbox.Identity]int{}, written: map[outbox.Identity]int{},
-		applying: map[outbox.Identity]bool{}, inTable: map[string]int{},
+		applying: map[outbox.Identity]bool{}, inTable: map[string]int{}, left: map[outbox.Identity]bool{},
 	}
 }
 
@@ -124,7 +128,47 @@ func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	for _, s := range sent {
 		w.journal[s.Identity] = true
 	}
+	if len(sent) > 0 {
+		w.records = append(w.records, slices.Clone(sent))
+	}
 	return nil
+}
+
+func (w *world) Newest() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return uint64(len(w.records))
+}
+
+func (w *world) Sent(record uint64, rows []outbox.Completion) ([]outbox.Completion, error) {
+	if w.onSent != nil {
+		return nil, w.onSent()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.records[record-1] {
+		rows = append(rows, outbox.Completion{Identity: c.Identity, Action: c.Action, BrokerID: c.BrokerID, Since: c.Since})
+	}
+	return rows, nil
+}
+
+func (w *world) Leave(list []outbox.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range list {
+		w.left[c.Identity] = true
+		w.everLeft = append(w.everLeft, c.ID)
+	}
+}
+
+func (w *world) Fetch(list []outbox.Completion) []outbox.Completion {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(list, func(c outbox.Completion) bool {
+		was := w.left[c.Identity]
+		delete(w.left, c.Identity)
+		return !was
+	})
 }
 
 func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {

@@ -38,6 +38,9 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 // commit journals the waiting sent rows with the checkpoint that they allow, removes the entries that the table has, and then
 // queues the sent rows for the table. Only one goroutine calls it at a time.
 func (a *Acker) commit() error {
+	if err := a.broken.Load(); err != nil {
+		return *err
+	}
 	passed := a.progress.Passed() // by the checkpoint of the previous commit
 	sent := a.sent.take()
 	written := a.written.take()
@@ -60,7 +63,7 @@ func (a *Acker) commit() error {
 			"longer be recorded: check the state directory and its disk, then start again", len(sent), err)
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
-	a.queues.add(a.withStatus(sent))
+	a.queues.add(a.leave(a.withStatus(sent)))
 	arrays.giveBack(sent)
 	a.written.reuse(written)
 	if len(passed) > 0 {
@@ -81,6 +84,14 @@ func (a *Acker) checkpoint() (*outbox.Position, uint64) {
 	}
 	a.large, a.saved = len(at.GTIDs) > largeSet, time.Now()
 	return &at, generation
+}
+
+// leave leaves rows in the journal where many wait for their table, and returns the others.
+func (a *Acker) leave(sent []outbox.Completion) []outbox.Completion {
+	if len(sent) == 0 {
+		return sent
+	}
+	return a.queues.leave(a.journal.Newest(), sent, a.progress.Leave)
 }
 
 // withStatus drops rows of tables without a status: only the journal records that they were sent.

@@ -21,7 +21,8 @@ type writeQueues struct {
 
 	mu       sync.Mutex
 	queues   map[queueKey]*writeQueue
-	waiting  int               // rows of all ordinary queues, without the writers' batches
+	waiting  int // rows of all ordinary queues, without the writers' batches
+	left     leftRows
 	failing  map[queueKind]int // queues whose last attempt failed
 	write    func(*writeQueue)
 	writers  int
@@ -64,7 +65,7 @@ type writeQueue struct {
 func (q *writeQueue) rows() int { return q.items.len() + q.taken }
 
 func newWriteQueues(cfg Config) *writeQueues {
-	w := &writeQueues{cfg: cfg, queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, draining: make(chan struct{})}
+	w := &writeQueues{cfg: cfg, queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, left: leftRows{tables: map[string]int{}}, draining: make(chan struct{})}
 	w.idle.L = &w.mu
 	return w
 }
@@ -182,7 +183,7 @@ func (w *writeQueues) due(q *writeQueue, cut error) (wait time.Duration, ok bool
 	due := q.since
 	switch {
 	case q.items.len() >= writeBatch || w.drains():
-	case q.kind == ordinary && !q.mixed && q.items.len() < fewRows && w.waiting < writeBatch && !w.cfg.Soon[q.table]:
+	case q.kind == ordinary && !q.mixed && w.left.rows == 0 && q.items.len() < fewRows && w.waiting < writeBatch && !w.cfg.Soon[q.table]:
 		due = due.Add(w.cfg.SentWithin)
 	default:
 		due = due.Add(w.cfg.WriteEvery)
@@ -342,7 +343,7 @@ func (w *writeQueues) settling(table string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q := w.queues[queueKey{table: table}]; q != nil && !q.mixed && q.failures == 0 {
-		return q.rows()
+		return q.rows() + w.left.tables[table]
 	}
 	return 0
 }

@@ -14,7 +14,7 @@ import (
 func decodeAny(key, value []byte) (againKey, againValue []byte, err error) {
 	switch key[0] {
 	case kindSent:
-		sent, at, err := decodeSent(key, value)
+		sent, at, err := decodeSent(key, value, nil)
 		return key, appendSent(nil, at, sent), err
 	case kindCheckpoint:
 		p, at, err := decodeCheckpoint(key, value)

@@ -84,11 +84,11 @@ func (r *reader) end(kind byte) error {
 	return nil
 }
 
-// decodeSent reads what appendSent wrote.
-func decodeSent(key, value []byte) (sent []outbox.Completion, at time.Time, err error) {
+// decodeSent reads what appendSent wrote, into an empty list.
+func decodeSent(key, value []byte, sent []outbox.Completion) (_ []outbox.Completion, at time.Time, err error) {
 	payload, err := unseal(key, value)
 	if err != nil {
-		return nil, at, err
+		return sent, at, err
 	}
 	r := reader{rest: payload}
 	at = r.time()

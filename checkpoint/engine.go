@@ -147,6 +147,24 @@ func (e *engine) scan(first, last byte, each func(key, value []byte) error) (err
 	return it.Error()
 }
 
+// get calls read for the record of a key; not when there is none.
+func (e *engine) get(key []byte, read func(value []byte) error) (err error) {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if err := e.failed(); err != nil {
+		return err
+	}
+	value, closer, err := e.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return classify(e.dir, err)
+	}
+	defer func() { err = classify(e.dir, errors.Join(err, closer.Close())) }()
+	return read(value)
+}
+
 // list returns what decode reads from every record of a kind, in the order of their keys.
 func list[T any](e *engine, kind byte, decode func(key, value []byte) (T, error)) (out []T, err error) {
 	err = e.scan(kind, kind, func(key, value []byte) error {

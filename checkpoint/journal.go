@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"hash/maphash"
+	"sync"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -13,18 +14,26 @@ import (
 // The rows that one commit sends are one record. It is deleted when all of them are written. Until then a second record, a bit for each
 // row, says which of them are: so a row that is written has left the journal in the same batch, and a record is written once.
 type journal struct {
-	seed    maphash.Seed
-	places  map[uint64]place // by the hash of the row's key
-	last    uint64           // number of the newest record
-	touched []*sentRows      // by the commit under way
-	key     []byte           // of the row whose hash is computed
+	records map[uint64]*sentRows // by number
+	last    uint64               // number of the newest record
+	touched []*sentRows          // by the commit under way
+
+	mu     sync.Mutex // of what follows; it is held for short sections only
+	seed   maphash.Seed
+	places map[uint64]place // by the hash of the row's key; without pointers, because there may be a million
+	key    []byte           // of the row whose hash is computed
 }
 
-// place is where a row's entry is.
-type place struct {
-	in    *sentRows
-	index int
-}
+// place is where a row's entry is: the number of the record (39 bits), the row's index in it (24 bits), and whether the row is left there (1 bit): nothing
+// else in memory knows it.
+type place uint64
+
+const indexBits = 24
+
+func placeOf(number uint64, index int) place { return place(number<<(indexBits+1) | uint64(index)<<1) }
+
+func (p place) number() uint64 { return uint64(p >> (indexBits + 1)) }
+func (p place) index() int     { return int(p >> 1 & (1<<indexBits - 1)) }
 
 // sentRows is one record of the journal.
 type sentRows struct {
@@ -36,7 +45,7 @@ type sentRows struct {
 }
 
 func newJournal() journal {
-	return journal{seed: maphash.MakeSeed(), places: map[uint64]place{}}
+	return journal{seed: maphash.MakeSeed(), places: map[uint64]place{}, records: map[uint64]*sentRows{}}
 }
 
 func (j *journal) len() int { return len(j.places) }
@@ -45,14 +54,15 @@ func (j *journal) len() int { return len(j.places) }
 // and sent again in one batch. The state in memory is ahead of the disk until the batch is written.
 func (j *journal) put(b *batch, now time.Time, sent []outbox.Completion, written []outbox.Identity) error {
 	j.touched = j.touched[:0]
-	for i := range written {
-		j.remove(j.hash(written[i]))
-	}
+	j.removeAll(written)
 	if err := j.putSent(b, now, sent); err != nil {
 		return err
 	}
 	for _, rows := range j.touched {
 		rows.touched = false
+		if rows.left == 0 {
+			delete(j.records, rows.number)
+		}
 		if err := rows.putWritten(b); err != nil {
 			return err
 		}
@@ -66,22 +76,38 @@ func (j *journal) putSent(b *batch, now time.Time, sent []outbox.Completion) err
 		return nil
 	}
 	j.last++
-	rows := newSentRows(j.last, len(sent))
+	j.records[j.last] = newSentRows(j.last, len(sent))
+	j.place(sent)
+	b.key = numberedKey(b.key[:0], kindSent, j.last)
+	b.val = appendSent(b.val[:0], now, sent)
+	return b.put()
+}
+
+// place makes the newest record the place of its rows.
+func (j *journal) place(sent []outbox.Completion) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	for i := range sent {
 		hash := j.hash(sent[i].Identity)
 		j.remove(hash)
-		j.places[hash] = place{rows, i}
+		j.places[hash] = placeOf(j.last, i)
 	}
-	b.key = numberedKey(b.key[:0], kindSent, rows.number)
-	b.val = appendSent(b.val[:0], now, sent)
-	return b.put()
+}
+
+func (j *journal) removeAll(written []outbox.Identity) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range written {
+		j.remove(j.hash(written[i]))
+	}
 }
 
 func newSentRows(number uint64, n int) *sentRows {
 	return &sentRows{number: number, left: n, written: make([]byte, (n+7)/8)}
 }
 
-// hash identifies a row. Lengths come first, so that no byte in a table name or an id makes two identities the same.
+// hash identifies a row. Lengths come first, so that no byte in a table name or an id makes two identities the same. Two rows with one hash, of a million,
+// are less likely than one in ten million.
 func (j *journal) hash(id outbox.Identity) uint64 {
 	j.key = appendText(j.key[:0], id.Table)
 	j.key = appendText(j.key, id.ID)
@@ -96,17 +122,42 @@ func (j *journal) remove(hash uint64) {
 		return
 	}
 	delete(j.places, hash)
-	at.in.mark(at.index)
-	if !at.in.touched {
-		at.in.touched = true
-		j.touched = append(j.touched, at.in)
+	in := j.records[at.number()]
+	in.mark(at.index())
+	if !in.touched {
+		in.touched = true
+		j.touched = append(j.touched, in)
 	}
+}
+
+// setLeft marks a row that is left, or no more, and reports whether it was not so before.
+func (j *journal) setLeft(id outbox.Identity, left bool) (changed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	hash := j.hash(id)
+	at, found := j.places[hash]
+	if !found || at&1 == 1 == left {
+		return false
+	}
+	j.places[hash] = at ^ 1
+	return true
+}
+
+// find returns where a row's entry is.
+func (j *journal) find(id outbox.Identity) (at place, found bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at, found = j.places[j.hash(id)]
+	return at, found
 }
 
 func (r *sentRows) mark(index int) {
 	r.written[index/8] |= 1 << (index % 8)
 	r.left--
 }
+
+// has reports whether a row is written.
+func (r *sentRows) has(index int) bool { return r.written[index/8]&(1<<(index%8)) != 0 }
 
 // putWritten adds to the batch what became of a record: it goes when nothing of it is left.
 func (r *sentRows) putWritten(b *batch) error {
@@ -128,8 +179,9 @@ func (r *sentRows) putWritten(b *batch) error {
 // journalRow is one entry as it is read.
 type journalRow struct {
 	outbox.Completion
-	at time.Time
-	place
+	at    time.Time
+	in    *sentRows
+	index int
 }
 
 // journalReader puts entries together while the records are read in the order of their keys: a record of bits comes before the record
@@ -165,7 +217,7 @@ func (r *journalReader) readBits(key, value []byte) error {
 }
 
 func (r *journalReader) readSent(key, value []byte, each func(journalRow)) error {
-	sent, at, err := decodeSent(key, value)
+	sent, at, err := decodeSent(key, value, nil)
 	if err != nil {
 		return err
 	}
@@ -173,26 +225,34 @@ func (r *journalReader) readSent(key, value []byte, each func(journalRow)) error
 	if err != nil {
 		return err
 	}
-	rows := newSentRows(number, len(sent))
-	if bits, found := r.bits[number]; found {
-		delete(r.bits, number)
-		if len(bits) != len(rows.written) {
-			return fmt.Errorf("%w: %d bytes of bits for %d rows of the journal", errRecord, len(bits), len(sent))
-		}
-		rows.written, rows.marked = bits, true
+	rows, err := r.take(newSentRows(number, len(sent)))
+	if err != nil {
+		return err
 	}
 	written := 0
 	for i := range sent {
-		if rows.written[i/8]&(1<<(i%8)) != 0 {
+		if rows.has(i) {
 			written++
 			continue
 		}
-		each(journalRow{Completion: sent[i], at: at, place: place{rows, i}})
+		each(journalRow{Completion: sent[i], at: at, in: rows, index: i})
 	}
 	if rows.left -= written; rows.left == 0 {
 		return fmt.Errorf("%w: nothing is left of a record of the journal", errRecord)
 	}
 	return nil
+}
+
+// take gives a record of rows its bits.
+func (r *journalReader) take(rows *sentRows) (*sentRows, error) {
+	if bits, found := r.bits[rows.number]; found {
+		delete(r.bits, rows.number)
+		if len(bits) != len(rows.written) {
+			return nil, fmt.Errorf("%w: %d bytes of bits for %d rows of the journal", errRecord, len(bits), rows.left)
+		}
+		rows.written, rows.marked = bits, true
+	}
+	return rows, nil
 }
 
 // end is nil when every record of bits belongs to a record of rows.
@@ -206,5 +266,6 @@ func (r *journalReader) end() error {
 // load takes an entry over that was read at the start.
 func (j *journal) load(row journalRow) {
 	j.last = max(j.last, row.in.number)
-	j.places[j.hash(row.Identity)] = row.place
+	j.places[j.hash(row.Identity)] = placeOf(row.in.number, row.index)
+	j.records[row.in.number] = row.in
 }

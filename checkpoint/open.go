@@ -178,7 +178,7 @@ func (s *Store) load() (err error) {
 			return err
 		}
 	}
-	s.entries = s.journal.len()
+	s.entries, s.newest = s.journal.len(), s.journal.last
 	return errors.Join(it.Error(), rows.end())
 }
 

@@ -24,6 +24,7 @@ type Store struct {
 	pauses
 	journal journal // what is on the disk, by now or with the batch under way; the writer owns it
 	entries int     // rows in the journal
+	newest  uint64  // number of the newest record of the journal
 }
 
 // newStore makes a store and its parts around an engine that is not open yet.
@@ -69,8 +70,54 @@ func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, chec
 	s.files.state.Lock()
 	defer s.files.state.Unlock()
 	s.progress = next
-	s.entries = s.journal.len()
+	s.entries, s.newest = s.journal.len(), s.journal.last
 	return nil
+}
+
+// Newest is the number of the record in which the last Commit with sent rows has put them.
+func (s *Store) Newest() uint64 {
+	s.files.state.Lock()
+	defer s.files.state.Unlock()
+	return s.newest
+}
+
+// Records returns the numbers of the journal's records in the order of their commits.
+func (s *Store) Records() (numbers []uint64, err error) {
+	err = s.files.scan(kindSent, kindSent, func(key, _ []byte) error {
+		number, err := numberOf(key)
+		numbers = append(numbers, number)
+		return err
+	})
+	return numbers, err
+}
+
+// Sent appends the rows of a record of the journal that are not written to an empty list. Their Since is the time of the commit.
+func (s *Store) Sent(number uint64, rows []outbox.Completion) ([]outbox.Completion, error) {
+	var at time.Time
+	key := numberedKey(nil, kindSent, number)
+	err := s.files.get(key, func(value []byte) (err error) {
+		rows, at, err = decodeSent(key, value, rows)
+		return err
+	})
+	if err != nil || len(rows) == 0 {
+		return rows, err
+	}
+	r := journalReader{}
+	key = numberedKey(nil, kindWritten, number)
+	if err := s.files.get(key, func(value []byte) error { return r.readBits(key, value) }); err != nil {
+		return rows[:0], err
+	}
+	written, err := r.take(newSentRows(number, len(rows)))
+	if err != nil {
+		return rows[:0], classify(s.files.dir, err)
+	}
+	rest := rows[:0]
+	for i := range rows {
+		if rows[i].Since = at; !written.has(i) {
+			rest = append(rest, rows[i])
+		}
+	}
+	return rest, nil
 }
 
 // Journal returns the rows that the broker has taken and MySQL has not written, in no particular order.
@@ -83,6 +130,39 @@ func (s *Store) Journal() (out []outbox.Completion, err error) {
 		err = classify(s.files.dir, rows.end())
 	}
 	return out, err
+}
+
+// Journalled is the number of rows in the journal.
+func (s *Store) Journalled() int {
+	s.files.state.Lock()
+	defer s.files.state.Unlock()
+	return s.entries
+}
+
+// SentRow returns a row of the journal. Its Since is the time of the commit.
+func (s *Store) SentRow(id outbox.Identity) (row outbox.Completion, found bool, err error) {
+	at, found := s.journal.find(id)
+	if !found {
+		return row, false, nil
+	}
+	rows, err := s.Sent(at.number(), nil)
+	for i := range rows {
+		if rows[i].Identity == id {
+			return rows[i], true, err
+		}
+	}
+	return row, false, err
+}
+
+// SetLeft marks a row of the journal as left there, or no more, and reports whether it was not so before. A mark is in memory alone.
+func (s *Store) SetLeft(id outbox.Identity, left bool) (changed bool) {
+	return s.journal.setLeft(id, left)
+}
+
+// IsLeft reports whether a row of the journal is marked as left there.
+func (s *Store) IsLeft(id outbox.Identity) bool {
+	at, found := s.journal.find(id)
+	return found && at&1 == 1
 }
 
 // Stats is what `checkpoint show` and the status page add to the position itself.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,8 +92,12 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 	if d.life, err = d.newLife(tables); err != nil {
 		return err
 	}
-	if present.leased && d.prover() == nil {
+	switch {
+	case d.prover() != nil: // its entries have room for few rows that are not settled
+	case present.leased:
 		numbers.Ack.Soon = onlyInTables(tables, d.life != nil)
+	default:
+		numbers.Ack.Leaves = func(table string) bool { return !slices.Contains(numbers.Pipeline.Ordered, table) }
 	}
 	parts, err := d.parts(a, gate)
 	if err != nil {

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,9 +25,17 @@ type memory struct {
 func (*memory) Checkpoint() (outbox.Position, bool) {
 	return outbox.Position{File: "b.000001", Offset: 100}, true
 }
-func (*memory) Source() (server.ID, bool)               { return here, true }
-func (m *memory) History() ([]HistoryEntry, error)      { return m.history, nil }
-func (m *memory) Journal() ([]outbox.Completion, error) { return m.journal, nil }
+func (*memory) Source() (server.ID, bool)          { return here, true }
+func (m *memory) History() ([]HistoryEntry, error) { return m.history, nil }
+func (m *memory) Journalled() int                  { return len(m.journal) }
+
+func (m *memory) SentRow(id outbox.Identity) (row outbox.Completion, found bool, err error) {
+	i := slices.IndexFunc(m.journal, func(c outbox.Completion) bool { return c.Identity == id })
+	if i < 0 {
+		return row, false, nil
+	}
+	return m.journal[i], true, nil
+}
 func (m *memory) AddGap(g outbox.Gap) (uint64, error) {
 	m.gaps = append(m.gaps, g)
 	return uint64(len(m.gaps)), nil

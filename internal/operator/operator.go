@@ -82,8 +82,9 @@ type State interface {
 	// Checkpoint and Source return false before the first start.
 	Checkpoint() (outbox.Position, bool)
 	Source() (server.ID, bool)
-	// Journal returns the sent rows whose status the table does not have yet.
-	Journal() ([]outbox.Completion, error)
+	// Journalled is the number of sent rows whose status the table does not have yet; SentRow returns one of them.
+	Journalled() int
+	SentRow(outbox.Identity) (row outbox.Completion, found bool, err error)
 	// History returns the checkpoints of the past, newest first.
 	History() ([]HistoryEntry, error)
 	Gaps() ([]outbox.Gap, error)
@@ -140,11 +141,7 @@ func (o *Operator) Paused() *outbox.Pause { return o.State.Pause() }
 // Checkpoint returns the checkpoint and what is around it.
 func (o *Operator) Checkpoint(context.Context) (Checkpoint, error) {
 	position, _ := o.State.Checkpoint()
-	journal, err := o.State.Journal()
-	if err != nil {
-		return Checkpoint{}, fmt.Errorf("read the journal: %w", err)
-	}
-	c := Checkpoint{Position: position, Journal: len(journal)}
+	c := Checkpoint{Position: position, Journal: o.State.Journalled()}
 	if id, ok := o.State.Source(); ok {
 		c.Source = id.String()
 	}

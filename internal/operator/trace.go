@@ -93,13 +93,13 @@ func (t *tracer) state() error {
 		t.unknown("the state directory was not looked into: whether the message was sent and its status is still to be written is not known")
 		return nil
 	}
-	journal, err := t.State.Journal()
+	sent, found, err := t.State.SentRow(t.row.Identity)
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
 	}
-	if i := slices.IndexFunc(journal, func(c outbox.Completion) bool { return c.Identity == t.row.Identity }); i >= 0 {
-		t.journal = &journal[i]
-		t.event(journal[i].Since, "published", fromState, "the broker has acknowledged it%s; the table does not show it yet", brokerID(journal[i].BrokerID))
+	if found {
+		t.journal = &sent
+		t.event(sent.Since, "published", fromState, "the broker has acknowledged it%s; the table does not show it yet", brokerID(sent.BrokerID))
 	}
 	if err := t.noted(); err != nil {
 		return err

@@ -47,6 +47,7 @@ type Reader interface {
 // State is what must outlive the process; checkpoint.Store implements it.
 type State interface {
 	ack.Journal
+	tracker.Journal
 	// Source and Checkpoint return where to continue; false before the first start.
 	Source() (server.ID, bool)
 	Checkpoint() (outbox.Position, bool)
@@ -57,8 +58,8 @@ type State interface {
 	Reset(id server.ID, at outbox.Position, generation uint64, reason string) error
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)
-	// Journal returns the sent rows that the table has not written.
-	Journal() ([]outbox.Completion, error)
+	// Records returns the numbers of the journal's records, oldest first: each has sent rows that the table has not written.
+	Records() ([]uint64, error)
 	// Pause returns an operator's pause, nil when there is none; SetPause records one, or its end.
 	Pause() *outbox.Pause
 	SetPause(*outbox.Pause) error

@@ -48,15 +48,10 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err := r.proven(ctx); err != nil {
 		return outbox.Position{}, err
 	}
-	entries, err := r.parts.State.Journal()
+	entries, err := r.ownJournal()
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("read the journal: %w", err)
 	}
-	entries = r.ofMappedTables(entries)
-	for i := range entries {
-		entries[i].LogOnly = r.parts.LogOnly[entries[i].Table]
-	}
-	r.tracker.Own(entries)
 	entries = slices.DeleteFunc(entries, func(c outbox.Completion) bool { return c.LogOnly }) // the log shows them again
 	if len(entries) > 0 {
 		r.log.Info("writing acknowledgements of the last run to the table", zap.Int("rows", len(entries)))
@@ -70,23 +65,50 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	return at, nil
 }
 
-// ofMappedTables returns the journal's entries of tables that the configuration names. The others stay in the journal, and one line for each
-// of their tables says so: they are no refusal of the table, and another relay may serve it.
-func (r *Relay) ofMappedTables(entries []outbox.Completion) []outbox.Completion {
+// ownJournal takes over the rows of the journal and returns those that are in memory. Of a large journal most wait in it as they did before. Rows of
+// tables that the configuration does not name stay in the journal, and one line for each of their tables says so: they are no refusal of the table, and another
+// relay may serve it.
+func (r *Relay) ownJournal() (entries []outbox.Completion, err error) {
+	records, err := r.parts.State.Records()
+	if err != nil {
+		return nil, err
+	}
 	others := map[string]int{}
-	mapped := slices.DeleteFunc(entries, func(c outbox.Completion) bool {
-		known := slices.Contains(r.settings.Fallback.Tables, c.Table) || r.parts.LogOnly[c.Table]
-		if !known {
-			others[c.Table]++
+	for _, record := range records {
+		rows, err := r.parts.State.Sent(record, nil)
+		if err != nil {
+			return nil, err
 		}
-		return !known
-	})
+		var left []outbox.Completion
+		full := len(entries) >= r.settings.Ack.LeftBehind()
+		for _, c := range rows {
+			c.LogOnly = r.parts.LogOnly[c.Table]
+			switch {
+			case !c.LogOnly && !slices.Contains(r.settings.Fallback.Tables, c.Table):
+				others[c.Table]++
+			case full && !c.LogOnly && r.settings.Ack.Leaves(c.Table):
+				left = append(left, c)
+			default:
+				c.Since = time.Time{} // it is not known
+				entries = append(entries, c)
+			}
+		}
+		if len(left) > 0 {
+			r.tracker.Leave(left)
+			r.Acks.Left(record, left)
+		}
+	}
+	r.tracker.Own(entries)
+	r.logOthers(others)
+	return entries, nil
+}
+
+func (r *Relay) logOthers(others map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		r.log.Warn("the journal has published rows of a table that the configuration does not name: their status is not written, and a relay "+
 			"that serves the table publishes them again; to have it written, add the table under tables[] and restart",
 			zap.String("table", name), zap.Int("rows", others[name]))
 	}
-	return mapped
 }
 
 // look asks the server until it answers.
@@ -228,6 +250,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
 	p := r.parts
+	r.tracker.LeaveIn(p.State)
 	r.Acks = ack.New(r.settings.Ack, r.progress(), p.State, p.Rows, r.log.Named("ack"), r.reg)
 	flow := r.settings.Pipeline
 	if d, can := p.Sink.(sink.Delayer); can {

@@ -23,10 +23,10 @@ type emptyState struct {
 	steps []string
 }
 
-func (s *emptyState) Source() (server.ID, bool)             { return server.ID{}, false }
-func (s *emptyState) Checkpoint() (outbox.Position, bool)   { return outbox.Position{}, false }
-func (s *emptyState) Journal() ([]outbox.Completion, error) { return nil, nil }
-func (s *emptyState) Pause() *outbox.Pause                  { return nil }
+func (s *emptyState) Source() (server.ID, bool)           { return server.ID{}, false }
+func (s *emptyState) Checkpoint() (outbox.Position, bool) { return outbox.Position{}, false }
+func (s *emptyState) Records() ([]uint64, error)          { return nil, nil }
+func (s *emptyState) Pause() *outbox.Pause                { return nil }
 
 func (s *emptyState) Reset(server.ID, outbox.Position, uint64, string) error {
 	s.steps = append(s.steps, "position")

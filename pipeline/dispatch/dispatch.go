@@ -27,6 +27,7 @@ type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
 	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
+	MaxLeft          int            // of further ones, whose completion waits in the journal alone, default 1,000,000
 	MaxRetry         int            // retries before FAILED, for rows without a limit of their own
 	Backoff          outbox.Backoff // between refusals
 	// What is different for the rows of a table (schema.table), before that for a topic, and before that for a business type; what is not
@@ -45,6 +46,7 @@ const (
 	defaultMaxInFlight      = 10_000
 	defaultMaxInFlightBytes = 64 << 20
 	defaultMaxUnwritten     = 10_000
+	defaultMaxLeft          = 1_000_000
 	defaultMaxWaiting       = 100_000
 )
 
@@ -74,6 +76,9 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 	}
 	if cfg.MaxUnwritten <= 0 {
 		cfg.MaxUnwritten = defaultMaxUnwritten
+	}
+	if cfg.MaxLeft <= 0 {
+		cfg.MaxLeft = defaultMaxLeft
 	}
 	if cfg.MaxWaiting <= 0 {
 		cfg.MaxWaiting = defaultMaxWaiting

@@ -61,7 +61,7 @@ func (f *flight) room(path outbox.Path) bool {
 	memory, unwritten := f.inMemory(), f.tracker.Unwritten()
 	unwritten.Swept += memory.Swept
 	return f.takes() && tracker.Limit{Rows: f.cfg.MaxInFlight, Bytes: f.cfg.MaxInFlightBytes}.Room(memory, path) &&
-		tracker.Limit{Rows: f.cfg.MaxUnwritten, Bytes: f.cfg.MaxInFlightBytes}.Room(unwritten, path)
+		tracker.Limit{Rows: f.cfg.MaxUnwritten, Bytes: f.cfg.MaxInFlightBytes}.Room(unwritten, path) && f.tracker.Left() < f.cfg.MaxLeft
 }
 
 // takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry

@@ -153,7 +153,7 @@ func (d *Dispatch) State() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := State{
-		InFlight: d.atSink.Rows, InFlightBytes: d.atSink.Bytes, RetryBuffer: d.retry.Rows, Held: d.held.Rows, Unwritten: d.tracker.Unwritten().Rows,
+		InFlight: d.atSink.Rows, InFlightBytes: d.atSink.Bytes, RetryBuffer: d.retry.Rows, Held: d.held.Rows, Unwritten: d.tracker.Unwritten().Rows + d.tracker.Left(),
 		Trouble: d.trouble, SuspendedTopics: d.topics.list(), breaker: d.breaker.state,
 	}
 	s.WaitingKeys, s.WaitingRows = d.order.Waiting()

@@ -11,6 +11,7 @@ type backlog struct {
 	unwritten atomic.Int64 // rows with a completion that the table has not
 	swept     atomic.Int64 // of these, rows that the sweep found
 	failing   atomic.Int64 // bytes of Unwritten
+	leftRows  atomic.Int64 // rows whose completion waits in the journal alone
 }
 
 // Complete passes rows on to ack: their completion is made, and the message is not needed any more.
@@ -40,6 +41,9 @@ func (b *backlog) written(e *Entry, m *outbox.Message) {
 func (b *backlog) Unwritten() Window {
 	return Window{Rows: int(b.unwritten.Load()), Bytes: int(b.failing.Load()), Swept: int(b.swept.Load())}
 }
+
+// Left is the number of rows that wait in the journal alone.
+func (b *backlog) Left() int { return int(b.leftRows.Load()) }
 
 // Carry puts the message of a row that failed into its completion: the failed-message log needs it.
 func (b *backlog) Carry(c *outbox.Completion, m *outbox.Message) {

@@ -16,6 +16,10 @@ func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*En
 			m.Entry = owner // for Withdraw: the owner may settle this transaction now
 			continue
 		}
+		if t.isLeft(m.Identity) {
+			t.settleOne(seq)
+			continue
+		}
 		e := &entries[i]
 		*e = Entry{Message: m, Size: m.Size(), RetryCount: m.RetryCount, LogOnly: m.LogOnly, id: m.Identity, seq: seq}
 		t.list(e)
@@ -65,7 +69,7 @@ func (t *Tracker) Reserve(rows []outbox.Candidate) []outbox.Candidate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range rows {
-		if t.registry[c.Identity] == nil {
+		if t.registry[c.Identity] == nil && !t.isLeft(c.Identity) {
 			e := &Entry{id: c.Identity, origin: fromSweep}
 			t.list(e)
 			c.Entry = e
@@ -121,7 +125,7 @@ func (t *Tracker) unlist(e *Entry) {
 func (t *Tracker) Owns(id outbox.Identity) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.registry[id] != nil
+	return t.registry[id] != nil || t.isLeft(id)
 }
 
 // Has reports whether an entry is in the registry.
@@ -131,16 +135,16 @@ func (t *Tracker) Has(e *Entry) bool {
 	return e.listed
 }
 
-// Owner returns the entry of a row that is in the registry; nil when the row has no owner.
+// Owner returns the entry of a row that is in the registry; nil when the row has no owner, or was left in the journal.
 func (t *Tracker) Owner(row outbox.Identity) *Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.registry[row]
 }
 
-// Owned counts the rows in the registry.
+// Owned counts the rows that have an owner.
 func (t *Tracker) Owned() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.registry)
+	return len(t.registry) + t.Left()
 }

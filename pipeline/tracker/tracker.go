@@ -36,6 +36,7 @@ type Tracker struct {
 	log      *zap.Logger
 	bugs     prometheus.Counter
 	registry map[outbox.Identity]*Entry // guarded by mu
+	journal  Journal                    // constant
 }
 
 // New makes a tracker whose low-water mark starts at a position.
@@ -58,7 +59,7 @@ func (t *Tracker) Own(journal []outbox.Completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range journal {
-		if id := journal[i].Identity; t.registry[id] == nil {
+		if id := journal[i].Identity; t.registry[id] == nil && !t.isLeft(id) {
 			e := &Entry{id: id, origin: fromJournal, LogOnly: journal[i].LogOnly}
 			t.list(e)
 			journal[i].Entry = e

@@ -19,7 +19,7 @@ import (
 // Every mutation fits the present code and compiles. Only the package of the changed file is type-checked; its imports come from the
 // build cache.
 func TestMutationsCompile(t *testing.T) {
-	list := slices.Concat(mutations, graceMutations, againMutations, readBackMutations, exactlyMutations, teamMutations)
+	list := slices.Concat(mutations, graceMutations, againMutations, readBackMutations, exactlyMutations, leftMutations, teamMutations)
 	fset := token.NewFileSet()
 	imports := importer.ForCompiler(fset, "gc", exportData(t, list))
 	for _, m := range list {

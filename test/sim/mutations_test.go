@@ -46,7 +46,7 @@ func TestMutations(t *testing.T) {
 		t.Skip("it builds the tests many times over")
 	}
 	all := *allMutations || os.Getenv("SIM_TIME") != ""
-	for n, m := range slices.Concat(mutations, graceMutations, againMutations, readBackMutations, exactlyMutations, teamMutations) {
+	for n, m := range slices.Concat(mutations, graceMutations, againMutations, readBackMutations, exactlyMutations, leftMutations, teamMutations) {
 		if !all && n%sampleEvery != 0 {
 			continue
 		}

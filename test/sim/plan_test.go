@@ -28,6 +28,7 @@ func draw(seed uint64) *plan {
 	p.drawTeam(seed)
 	p.drawReadBack(seed)
 	p.drawExactly(seed)
+	p.drawLeft(seed)
 	return p
 }
 
@@ -251,6 +252,18 @@ func (p *plan) drawTxns(d *dice) {
 			t.rows = d.in(500, 1100) // more than one statement takes
 		}
 		p.txns = append(p.txns, t)
+	}
+}
+
+// drawLeft lets sent rows wait in the journal alone, as a relay without a standby does.
+func (p *plan) drawLeft(seed uint64) {
+	d := newDice(seed, "left")
+	if seed >= teams || p.exactly || len(p.settings.Pipeline.Ordered) > 0 || d.chance(0.4) {
+		return
+	}
+	p.settings.Ack.Leaves, p.settings.Ack.LeaveFrom = func(string) bool { return true }, pick(d, 1, 1, 2, 4)
+	if !p.quiet {
+		p.settings.Pipeline.MaxLeft = pick(d, 0, 0, 3, 10)
 	}
 }
 

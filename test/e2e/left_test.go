@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// A backlog is published though its table takes no statuses. A kill meanwhile repeats none of it, because the journal has what was sent, and in the end all
+// statuses are written.
+func TestABacklogIsPublishedAheadOfItsStatuses(t *testing.T) {
+	relay.Long(t)
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), "fallback: {interval: 1h, threshold: 1h}")
+		l.Start(t)
+		const rows = 40_000
+		holder, err := l.sql.Conn(t.Context())
+		testkit.Must(t, err)
+		defer holder.Close()
+		exec := func(query string, args ...any) {
+			t.Helper()
+			_, err := holder.ExecContext(t.Context(), query, args...)
+			testkit.Must(t, err)
+		}
+		exec("LOCK TABLES t_local_message WRITE")
+		for at := 0; at < rows; at += 1000 {
+			exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES " + strings.TrimSuffix(strings.Repeat("('left', UUID(), 'orders', 'body'),", 1000), ","))
+		}
+		l.wait("the backlog to be published and journalled", func() bool { return l.metrics()["journal_entries"] == rows })
+		l.Kill()
+		exec("UNLOCK TABLES")
+		if n := l.table.Count(t, "status = 2"); n != 0 {
+			t.Fatalf("%d rows are SENT in a table that took no statuses", n)
+		}
+		l.Start(t)
+		l.waitCount(rows, "status = 2")
+		l.wait("the journal to be empty", func() bool { return l.metrics()["journal_entries"] == 0 })
+		copies := 0
+		for _, n := range l.published(topics[0]) {
+			copies += n - 1
+		}
+		if n := len(l.published(topics[0])); n != rows || copies != 0 {
+			t.Errorf("%d messages of %d rows, and %d copies", n, rows, copies)
+		}
+		l.stopInTime()
+	})
+}

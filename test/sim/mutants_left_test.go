@@ -1,0 +1,25 @@
+package sim
+
+// leftMutations are rules of rows whose statuses wait in the journal alone.
+var leftMutations = []mutation{
+	{
+		rule: "a sweep leaves a row alone that is left in the journal", file: "pipeline/tracker/registry.go", found: "P3: ", seeds: 3000,
+		edits: []edit{{"t.registry[c.Identity] == nil && !t.isLeft(c.Identity) {", "t.registry[c.Identity] == nil {"}},
+	},
+	{
+		rule: "the log brings no row again that is left in the journal", file: "pipeline/tracker/registry.go", found: "P3: ", seeds: 3000,
+		edits: []edit{{"		if t.isLeft(m.Identity) {\n", "		if false {\n"}},
+	},
+	{
+		rule: "rows that are left are fetched", file: "ack/left.go", found: "P1: ",
+		edits: []edit{{"	record = w.left.records[0]\n", "	if true {\n		return 0, false\n	}\n	record = w.left.records[0]\n"}},
+	},
+	{
+		rule: "a start knows the rows that it leaves in the journal", file: "internal/relay/start.go", found: "P[13]: ", seeds: 3000,
+		edits: []edit{{"			r.tracker.Leave(left)\n", ""}},
+	},
+	{
+		rule: "a row is left in the registry before its record can be read", file: "ack/left.go", test: "TestManyRowsWaitInTheJournalAlone", in: "ack",
+		edits: []edit{{"		out(left) //", "		//"}},
+	},
+}
