@@ -1,8 +1,9 @@
 package checkpoint
 
 import (
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // A record is read by the number that its commit had, until all its rows are written, also after a start.

@@ -36,6 +36,7 @@ func (m *memory) SentRow(id outbox.Identity) (row outbox.Completion, found bool,
 	}
 	return m.journal[i], true, nil
 }
+
 func (m *memory) AddGap(g outbox.Gap) (uint64, error) {
 	m.gaps = append(m.gaps, g)
 	return uint64(len(m.gaps)), nil
