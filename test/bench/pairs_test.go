@@ -94,11 +94,13 @@ func (p *pair) compare(b *testing.B, u build, phases ...phase) {
 func (s *spread) get(b testing.TB, phase phase) {
 	phase.prepare(s, b)
 	before, updates, began := s.usage(b), s.statements(b), time.Now()
+	profiled := s.profile(b, fmt.Sprintf("%s-%d-tables", phase.name, len(s.tables)))
 	phase.run(s, b)
 	s.settled(b)
 	s.wall += time.Since(began)
 	s.cpu += s.usage(b).cpu - before.cpu
 	s.batches += s.statements(b) - updates
+	profiled()
 }
 
 // idle reports the cost of both while nothing is written.
