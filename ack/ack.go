@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -128,14 +127,8 @@ type Acker struct {
 	queues *writeQueues        // for the tables: journalled sent rows and all other completions
 	slots  *semaphore.Weighted // of writers
 
-	// Owned by the journal's goroutine.
-	large    bool      // the GTID set of the last checkpoint was large
-	saved    time.Time // the last checkpoint
-	flushing bool
-
-	fetching sync.Mutex            // of the writer that reads left rows
-	brought  []outbox.Completion   // its list, for reuse
-	broken   atomic.Pointer[error] // the journal cannot be read
+	checkpoints checkpoints
+	left        leftReader
 
 	written  writtenRows
 	pending  atomic.Int64
@@ -147,8 +140,9 @@ func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap
 	cfg.setDefaults()
 	a := &Acker{
 		cfg: cfg, progress: progress, journal: journal, tables: tables, log: log,
-		sent: newQueue(), queues: newWriteQueues(cfg), slots: semaphore.NewWeighted(writing),
+		sent: newQueue(), queues: newWriteQueues(cfg), slots: semaphore.NewWeighted(writing), checkpoints: checkpoints{progress: progress},
 	}
+	a.left = leftReader{journal: journal, progress: progress, queues: a.queues, failed: func() { raise(a.sent.signal) }}
 	a.metrics = newMetrics(reg, a.Pending, func() int { return a.queues.count(locked) }, func() int { return a.queues.count(refused) })
 	return a
 }
@@ -222,7 +216,7 @@ func (a *Acker) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	a.queues.open(func(q *writeQueue) { a.writeFrom(work, q) })
-	a.fetch(work, nil)
+	a.left.fetch(work, nil)
 	if err := a.journalLoop(ctx); err != nil {
 		cut()
 		a.queues.close()
@@ -236,7 +230,7 @@ func (a *Acker) Run(ctx context.Context) error {
 // flush writes queued rows: first the journal, which alone prevents duplicates, then the tables, then the journal again, which
 // removes what they have.
 func (a *Acker) flush(cut func()) error {
-	a.flushing = true
+	a.checkpoints.all = true
 	err := a.commit()
 	if err != nil {
 		cut()

@@ -38,7 +38,7 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 // commit journals the waiting sent rows with the checkpoint that they allow, removes the entries that the table has, and then
 // queues the sent rows for the table. Only one goroutine calls it at a time.
 func (a *Acker) commit() error {
-	if err := a.broken.Load(); err != nil {
+	if err := a.left.broken.Load(); err != nil {
 		return *err
 	}
 	passed := a.progress.Passed() // by the checkpoint of the previous commit
@@ -51,7 +51,7 @@ func (a *Acker) commit() error {
 		// Before Checkpoint, so that the checkpoint covers them, and right before Commit, so that no other checkpoint does.
 		a.progress.Settled(sent)
 	}
-	checkpoint, generation := a.checkpoint()
+	checkpoint, generation := a.checkpoints.next()
 	if len(sent) == 0 && len(written) == 0 && checkpoint == nil {
 		arrays.giveBack(sent)
 		a.written.reuse(written)
@@ -63,7 +63,9 @@ func (a *Acker) commit() error {
 			"longer be recorded: check the state directory and its disk, then start again", len(sent), err)
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
-	a.queues.add(a.leave(a.withStatus(sent)))
+	if sent := a.withStatus(sent); len(sent) > 0 {
+		a.queues.add(a.queues.leave(a.journal.Newest(), sent, a.progress.Leave))
+	}
 	arrays.giveBack(sent)
 	a.written.reuse(written)
 	if len(passed) > 0 {
@@ -72,26 +74,26 @@ func (a *Acker) commit() error {
 	return nil
 }
 
-// checkpoint returns the position of the next commit; nil does not move it. A position with a large GTID set costs as much as the
+// checkpoints are the positions of the commits. The journal's goroutine owns them.
+type checkpoints struct {
+	progress Progress
+	large    bool      // the GTID set of the last one was large
+	saved    time.Time // the last one
+	all      bool      // no commit omits its position: the process stops
+}
+
+// next returns the position of the next commit; nil does not move it. A position with a large GTID set costs as much as the
 // rows of many commits, so most commits omit it: rows after an older one are in the journal or SENT at a start.
-func (a *Acker) checkpoint() (*outbox.Position, uint64) {
-	if a.large && !a.flushing && time.Since(a.saved) < largeEvery {
+func (c *checkpoints) next() (*outbox.Position, uint64) {
+	if c.large && !c.all && time.Since(c.saved) < largeEvery {
 		return nil, 0
 	}
-	at, generation, moved := a.progress.Checkpoint()
+	at, generation, moved := c.progress.Checkpoint()
 	if !moved {
 		return nil, 0
 	}
-	a.large, a.saved = len(at.GTIDs) > largeSet, time.Now()
+	c.large, c.saved = len(at.GTIDs) > largeSet, time.Now()
 	return &at, generation
-}
-
-// leave leaves rows in the journal where many wait for their table, and returns the others.
-func (a *Acker) leave(sent []outbox.Completion) []outbox.Completion {
-	if len(sent) == 0 {
-		return sent
-	}
-	return a.queues.leave(a.journal.Newest(), sent, a.progress.Leave)
 }
 
 // withStatus drops rows of tables without a status: only the journal records that they were sent.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -113,37 +115,45 @@ func (w *writeQueues) fetched(list []outbox.Completion) {
 	}
 }
 
-// fetch reads the oldest left rows while a queue has few: its writer calls it. One writer reads at a time, and the others wait for what it brings.
-func (a *Acker) fetch(work context.Context, q *writeQueue) {
-	a.fetching.Lock()
-	defer a.fetching.Unlock()
-	for work.Err() == nil {
-		record, ok := a.queues.nextLeft(q)
-		if !ok {
-			return
-		}
-		list, err := a.journal.Sent(record, a.brought[:0])
-		if err != nil {
-			a.broke(fmt.Errorf("read sent rows from the journal: %w; check the state directory and its disk, then start again", err))
-			return
-		}
-		list = a.progress.Fetch(list)
-		a.queues.fetched(list)
-		a.queues.add(list)
-		clear(list)
-		a.brought = list[:0]
-	}
-}
-
-// broke ends Run with an error.
-func (a *Acker) broke(err error) {
-	a.broken.CompareAndSwap(nil, &err)
-	raise(a.sent.signal)
-}
-
 // leftRows is the number of rows that are left.
 func (w *writeQueues) leftRows() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.left.rows
+}
+
+// leftReader brings left rows back. One writer reads at a time, and the others wait for what it brings.
+type leftReader struct {
+	journal  Journal
+	progress Progress
+	queues   *writeQueues
+	failed   func()                // is called when broken is set
+	broken   atomic.Pointer[error] // the journal cannot be read: Run ends with this
+
+	mu      sync.Mutex
+	brought []outbox.Completion // for reuse
+}
+
+// fetch reads the oldest left rows while a queue has few: its writer calls it.
+func (l *leftReader) fetch(work context.Context, q *writeQueue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for work.Err() == nil {
+		record, ok := l.queues.nextLeft(q)
+		if !ok {
+			return
+		}
+		list, err := l.journal.Sent(record, l.brought[:0])
+		if err != nil {
+			err = fmt.Errorf("read sent rows from the journal: %w; check the state directory and its disk, then start again", err)
+			l.broken.CompareAndSwap(nil, &err)
+			l.failed()
+			return
+		}
+		list = l.progress.Fetch(list)
+		l.queues.fetched(list)
+		l.queues.add(list)
+		clear(list)
+		l.brought = list[:0]
+	}
 }

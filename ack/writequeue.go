@@ -15,7 +15,7 @@ import (
 // ALTER holds its lock, a grant is missing) must not delay the others. Each table has two more, for rows that another session has
 // locked and for rows that the table refuses, because they must not delay the table's other rows.
 //
-// A queue has a writer, a goroutine, only while it has rows: idle tables cost nothing.
+// A queue has a writer, a goroutine, only while it has rows: idle tables cost nothing. It has more than 25 methods because each is one step under its lock.
 type writeQueues struct {
 	cfg Config
 

@@ -9,7 +9,8 @@ import (
 // the row is needed; only the package that created it knows its content.
 type Entry interface{ Row() Identity }
 
-// Completion is the result of one row, to be written into the table. The guards of its UPDATE use its fields.
+// Completion is the result of one row, to be written into the table. The guards of its UPDATE use its fields. Like Message it is a
+// record: one field for each fact.
 type Completion struct {
 	Identity
 	Topic      string // for logs and alerts; "" when the row cannot be read, and for an entry replayed from the journal

@@ -37,7 +37,7 @@ func (p Path) String() string {
 const NoPartition int32 = -1
 
 // Message is one row of an outbox table. The binlog reader or the sweep's read-back creates it. Afterwards only Entry and Later
-// change; both paths yield equal bytes for the same row.
+// change; both paths yield equal bytes for the same row. It is a record: one field for each column that some layout has, and for what is known of its way.
 type Message struct {
 	Identity
 	Topic       string

@@ -28,7 +28,8 @@ import (
 // Config bounds the flow.
 type Config = dispatch.Config
 
-// Pipeline implements what the reader and the sweep expect of the flow. Make it with New.
+// Pipeline implements what the reader, the sweep and the relay expect of the flow: it has many methods because it passes each call to one of the four parts. Make
+// it with New.
 type Pipeline struct {
 	tracker  *tracker.Tracker
 	dispatch *dispatch.Dispatch

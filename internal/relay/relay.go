@@ -65,7 +65,8 @@ type State interface {
 	SetPause(*outbox.Pause) error
 }
 
-// Parts are what a relay is made of at its edges. Tests and the simulation put models in their place.
+// Parts are what a relay is made of at its edges. Tests and the simulation put models in their place. It is a list: one field for
+// each part.
 type Parts struct {
 	Source Source
 	Gate   *Gate // that the connections of Rows ask

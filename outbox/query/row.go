@@ -13,7 +13,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Row is a row as a person looks at it, without its body. What the table has no column for is empty, and the zero time.
+// Row is a row as a person looks at it, without its body. What the table has no column for is empty, and the zero time. It is a
+// record: one field for each line that a person sees.
 type Row struct {
 	outbox.Identity
 	Status    outbox.Status

@@ -13,7 +13,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Info is what the rest of the relay needs to know about a server, as it was when it was asked.
+// Info is what the rest of the relay needs to know about a server, as it was when it was asked. It is a record, one field for each answer; each method
+// draws one conclusion.
 type Info struct {
 	ID
 	Version             string // as the server prints it

@@ -10,7 +10,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// description is what the server says about one table and the zone of its DATETIME columns.
+// description is what the server says about one table and the zone of its DATETIME columns. It is a record: one field for each
+// answer.
 type description struct {
 	mariaDB      bool
 	waits        bool // the server has no SKIP LOCKED

@@ -31,7 +31,8 @@ func ParseColumn(name string) (Column, error) {
 	return 0, fmt.Errorf("column role %q is unknown: use one of %s", name, strings.Join(columnNames[:], ", "))
 }
 
-// Mapping says which table is an outbox and how it is read. It comes from Preset; single fields are then overridden.
+// Mapping says which table is an outbox and how it is read. It comes from Preset; single fields are then overridden: one for
+// each option of a table in the configuration.
 type Mapping struct {
 	Schema, Name string
 	Preset       string

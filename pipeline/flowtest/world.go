@@ -23,7 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// World is a pipeline with its parts, and fakes around it.
+// World is a pipeline with its parts, and fakes around it. Each test looks at some of them, so each is a field.
 type World struct {
 	*pipeline.Pipeline
 	Tracker  *tracker.Tracker

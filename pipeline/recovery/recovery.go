@@ -46,6 +46,16 @@ type Checker interface {
 	Untouched(ctx context.Context, ids []outbox.Identity) (bool, error)
 }
 
+// unseen are the rows that wait for their look-up.
+type unseen struct {
+	waiting  []*tracker.Entry // in log order
+	waitingB int              // their bytes
+	ids      []outbox.Identity
+	found    map[outbox.Identity]int // reused from one look-up to the next, as ids is
+	ofTable  map[string]int          // how many were added of each table since the last look-up
+	alike    bool                    // the last look-up showed that all its rows were to be published: the next may be the same
+}
+
 // Recovery is the window and its rows. Make it with New.
 type Recovery struct {
 	tracker  *tracker.Tracker
@@ -59,15 +69,9 @@ type Recovery struct {
 	raised   prometheus.Counter
 	paused   atomic.Bool
 
-	// A goroutine holds the log lock while it passes on rows of the log, so that the order of commits is kept. The lock guards the
-	// next fields.
-	logLock  *semaphore.Weighted
-	waiting  []*tracker.Entry // in log order
-	waitingB int              // their bytes
-	ids      []outbox.Identity
-	found    map[outbox.Identity]int // reused from one look-up to the next, as ids is
-	ofTable  map[string]int          // how many were added of each table since the last look-up
-	alike    bool                    // the last look-up showed that all its rows were to be published: the next may be the same
+	// A goroutine holds the log lock while it passes on rows of the log, so that the order of commits is kept. The lock guards unseen.
+	logLock *semaphore.Weighted
+	unseen
 
 	mu    sync.Mutex
 	end   outbox.Position // of the window
@@ -78,7 +82,7 @@ type Recovery struct {
 func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, earlier Earlier, log *zap.Logger, reg prometheus.Registerer) *Recovery {
 	return &Recovery{
 		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, earlier: earlier, maxBytes: d.MaxBytes(), random: d.Random, log: log, logLock: semaphore.NewWeighted(1),
-		found: map[outbox.Identity]int{}, ofTable: map[string]int{},
+		unseen: unseen{found: map[outbox.Identity]int{}, ofTable: map[string]int{}},
 		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
 		}),

@@ -26,7 +26,7 @@ type Sweeps interface {
 }
 
 // Tracker is the account of rows and positions: the registry of owned rows, the progress of the log, the activity, and the rows behind the
-// sink. Make it with New.
+// sink. Make it with New. It has more than 25 methods because each is one step of a row's life, under one lock.
 type Tracker struct {
 	Activity *Activity
 
