@@ -209,9 +209,9 @@ func (l *Life) settle(now time.Time, flow *pipeline.Pipeline) {
 	l.past = true
 }
 
-// End removes the sign of life after a stop with which all that was sent is journalled, unless claims of a killed process may stand.
+// End removes the sign of life after a stop with which all that was sent is journalled, unless rows of a killed process may not be, or its claims stand.
 func (l *Life) End(r *Relay) error {
-	if l == nil || l.back != nil && time.Since(l.began) <= l.settings.Claims || !l.past {
+	if l == nil || l.back != nil && (time.Since(l.began) <= l.settings.Claims || !l.past) {
 		return nil
 	}
 	if at, has := l.parts.Checkpoint(); !has || at.Compare(r.Flow.Snapshot().Offered) < 0 {

@@ -41,7 +41,7 @@ var readBackMutations = []mutation{
 	},
 	{
 		rule: "a stop leaves its sign while claims stand", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
-		edits: []edit{{"l.back != nil && time.Since(l.began) <= l.settings.Claims ||", ""}},
+		edits: []edit{{"(time.Since(l.began) <= l.settings.Claims || !l.past)", "!l.past"}},
 	},
 	{
 		rule: "a sweep's row may wait long for its answer", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
