@@ -108,6 +108,23 @@ func TestClaimsOutliveTheirProcess(t *testing.T) {
 	})
 }
 
+// A process that lives for a moment and stops cleanly leaves a sign of life only if one was there: then rows of a killed process may not be settled. Without
+// one the next start would read topics back for nothing.
+func TestAShortLifeLeavesNoSign(t *testing.T) {
+	r, _, _ := withJournal(t, nil)
+	at := func() (outbox.Position, bool) { return r.Flow.Snapshot().Offered, true }
+	for found, before := range map[bool]*outbox.Life{false: nil, true: {SettledAt: time.Now(), AliveAt: time.Now()}} {
+		signs := &memory{left: before}
+		l := NewLife(LifeParts{Signs: signs, Checkpoint: at}, DefaultLife(time.Minute), zap.NewNop(), prometheus.NewRegistry())
+		if signs.left == nil {
+			t.Fatal("a start leaves no sign")
+		}
+		if err := l.End(r); err != nil || (signs.left != nil) != found {
+			t.Errorf("after a start that found a sign (%v): %+v %v", found, signs.left, err)
+		}
+	}
+}
+
 // silent is a database that answers no question for the end of its log.
 type silent struct{}
 

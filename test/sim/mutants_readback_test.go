@@ -44,6 +44,10 @@ var readBackMutations = []mutation{
 		edits: []edit{{"(time.Since(l.began) <= l.settings.Claims || !l.past)", "!l.past"}},
 	},
 	{
+		rule: "a stop before the rows of a killed process are settled leaves its sign", file: "internal/relay/life.go", test: "TestAShortLifeLeavesNoSign", in: "internal/relay",
+		edits: []edit{{"l.back != nil && (time.Since(l.began) <= l.settings.Claims || !l.past)", "false"}},
+	},
+	{
 		rule: "a sweep's row may wait long for its answer", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
 		edits: []edit{{"l.left.SettledAt.Add(-l.settings.After)", "l.left.SettledAt"}},
 	},
