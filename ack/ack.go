@@ -81,6 +81,8 @@ type Config struct {
 	// Leaves says of which tables sent rows may wait in the journal alone while LeaveFrom of them wait in memory; nil: of none. It is called under a lock.
 	Leaves       func(table string) bool
 	LeaveFrom    int            // 2,000
+	Breath       time.Duration  // while rows are left, no writer writes for so long once in BreathEvery; 0: none
+	BreathEvery  time.Duration  // 1 s
 	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
 	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
@@ -129,6 +131,7 @@ type Acker struct {
 
 	checkpoints checkpoints
 	left        leftReader
+	breath      breath
 
 	written  writtenRows
 	pending  atomic.Int64
@@ -159,6 +162,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.SentWithin <= 0 {
 		c.SentWithin = 200 * time.Millisecond
+	}
+	if c.BreathEvery <= 0 {
+		c.BreathEvery = time.Second
 	}
 	if c.LeaveFrom <= 0 {
 		c.LeaveFrom = defaultLeaveFrom

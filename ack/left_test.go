@@ -30,6 +30,52 @@ func held(w *world) (letGo func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
+// While rows are left, all writers of all tables pause once in a while, so that MariaDB says where its log ends.
+func TestWritersBreatheWhileRowsAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var mu sync.Mutex
+		running, quiet, longest, ended := 0, time.Now(), time.Duration(0), time.Now()
+		var pauses []time.Time
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
+			mu.Lock()
+			if d := time.Since(quiet); running == 0 && d >= 75*time.Millisecond {
+				pauses = append(pauses, time.Now())
+			}
+			running++
+			mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			running--
+			quiet, ended = time.Now(), time.Now()
+			return nil, nil
+		}
+		b := run(t, build(w, Config{Leaves: every, Breath: 75 * time.Millisecond}))
+		began := time.Now()
+		const rows = 200_000
+		for n := 0; n < rows; n += 500 {
+			b.Add(completions([]string{shop, "shop.b"}[n/500%2], n, n+499, outbox.ActionMarkSent))
+			time.Sleep(5 * time.Millisecond)
+		}
+		if b.queues.leftRows() < rows/3 {
+			t.Fatalf("%d rows are left", b.queues.leftRows())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for n, at := range pauses {
+			before := began
+			if n > 0 {
+				before = pauses[n-1]
+			}
+			longest = max(longest, at.Sub(before))
+		}
+		if whole := ended.Sub(began); whole < 3*time.Second || len(pauses) < int(whole/time.Second)-1 || longest > 1200*time.Millisecond || len(w.written) != rows {
+			t.Errorf("%d pauses in %s, %s between two; %d rows of %d", len(pauses), whole, longest, len(w.written), rows)
+		}
+	})
+}
+
 // A drain sends more rows than its table takes: beyond some they wait in the journal alone, and all are written.
 func TestManyRowsWaitInTheJournalAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

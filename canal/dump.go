@@ -47,12 +47,13 @@ func (s *stream) config(cfg Config, p serverState, from outbox.Position, w *stre
 // heartbeat shows that the stream has passed them. A sweep waits for that after each page, which is such a write.
 func heartbeatPeriod(flavor outbox.Flavor, configured time.Duration) time.Duration {
 	if flavor == outbox.MariaDB {
-		return min(configured, ownWritesPassed)
+		return min(configured, OwnWritesPassed)
 	}
 	return configured
 }
 
-const ownWritesPassed = 50 * time.Millisecond
+// OwnWritesPassed is the heartbeat period on MariaDB: without a commit for so long the server says where the log ends.
+const OwnWritesPassed = 50 * time.Millisecond
 
 // prepare sets the session up before the dump. Without the privilege for skip_replication the stream only has more events.
 func (s *stream) prepare(conn *client.Conn, info server.Info, from outbox.Position) error {

@@ -302,8 +302,8 @@ func TestHeartbeatShowsOwnWritesSoon(t *testing.T) {
 		configured, want time.Duration
 	}{
 		{outbox.MySQL, time.Minute, time.Minute},
-		{outbox.MariaDB, time.Minute, ownWritesPassed},
-		{outbox.MariaDB, ownWritesPassed / 2, ownWritesPassed / 2},
+		{outbox.MariaDB, time.Minute, OwnWritesPassed},
+		{outbox.MariaDB, OwnWritesPassed / 2, OwnWritesPassed / 2},
 	} {
 		if got := heartbeatPeriod(c.flavor, c.configured); got != c.want {
 			t.Errorf("%s, %v configured: %v, want %v", c.flavor, c.configured, got, c.want)

@@ -211,8 +211,8 @@ func (l *Life) settle(now time.Time, flow *pipeline.Pipeline) {
 
 // End removes the sign of life after a stop with which all that was sent is journalled, unless rows of a killed process may not be, or its claims stand.
 func (l *Life) End(r *Relay) error {
-	if l == nil || l.back != nil && (time.Since(l.began) <= l.settings.Claims || !l.past) {
-		return nil
+	if l == nil || r.Flow == nil || l.back != nil && (time.Since(l.began) <= l.settings.Claims || !l.past) {
+		return nil // without a flow the start was not over: what the journal has may be unknown yet
 	}
 	if at, has := l.parts.Checkpoint(); !has || at.Compare(r.Flow.Snapshot().Offered) < 0 {
 		return nil

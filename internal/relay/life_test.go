@@ -87,7 +87,8 @@ func TestClaimsOutliveTheirProcess(t *testing.T) {
 		}
 		l, signs := start(outbox.Life{ClaimsAt: at(-20 * time.Second), SettledAt: at(-2 * time.Second), AliveAt: began})
 		l.past, l.left.SettledAt = true, at(time.Second)
-		if err := l.End(nil); err != nil || signs.left == nil {
+		r, _, _ := withJournal(t, nil)
+		if err := l.End(r); err != nil || signs.left == nil {
 			t.Errorf("a stop while claims stand leaves no sign of life: %v", err)
 		}
 		for range 10 {
@@ -118,6 +119,9 @@ func TestAShortLifeLeavesNoSign(t *testing.T) {
 		l := NewLife(LifeParts{Signs: signs, Checkpoint: at}, DefaultLife(time.Minute), zap.NewNop(), prometheus.NewRegistry())
 		if signs.left == nil {
 			t.Fatal("a start leaves no sign")
+		}
+		if err := l.End(&Relay{}); err != nil || signs.left == nil {
+			t.Errorf("a stop before the start is over leaves no sign: %v", err)
 		}
 		if err := l.End(r); err != nil || (signs.left != nil) != found {
 			t.Errorf("after a start that found a sign (%v): %+v %v", found, signs.left, err)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/canal-outbox/canal-outbox/ack"
+	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -251,7 +252,11 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	}
 	p := r.parts
 	r.tracker.LeaveIn(p.State)
-	r.Acks = ack.New(r.settings.Ack, r.progress(), p.State, p.Rows, r.log.Named("ack"), r.reg)
+	acks := r.settings.Ack
+	if flavor == outbox.MariaDB {
+		acks.Breath = canal.OwnWritesPassed * 3 / 2
+	}
+	r.Acks = ack.New(acks, r.progress(), p.State, p.Rows, r.log.Named("ack"), r.reg)
 	flow := r.settings.Pipeline
 	if d, can := p.Sink.(sink.Delayer); can {
 		flow.LongestDelay = d.LongestDelay()
