@@ -60,7 +60,7 @@ func (d *daemon) watch(watches *sync.WaitGroup, ctx context.Context) {
 // assemble makes the relay and what looks at it.
 func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 	gate, a := relay.NewGate(), &active{tables: tables}
-	guarded, err := server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1})
+	guarded, err := server.Open(source, gate.Guard, server.Session{Writes: true, Still: gate.Still, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1})
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,12 @@ func (g *Gate) Current() server.ID {
 	return g.accepted
 }
 
+// Still reports whether connections to a server may be used that Guard let pass: not after the reader has followed to another one.
+func (g *Gate) Still(id server.ID) bool {
+	accepted := g.Current()
+	return accepted == server.ID{} || accepted.Same(id)
+}
+
 // Guard refuses connections to a server that the reader has not accepted; it is given to the pool of the tables. During
 // a failover it refuses until the reader has checked the new server, which it makes it do.
 func (g *Gate) Guard(_ context.Context, id server.ID) error {

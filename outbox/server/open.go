@@ -21,6 +21,9 @@ type Session struct {
 	Writes bool
 	// Replicated leaves skip_replication alone: what is written must be there after a failover, whatever a replica filters.
 	Replicated bool
+	// Still is asked before each use of a connection whether its server is still the right one: after a failover behind one address a connection to the
+	// old server may stay open. nil: it is.
+	Still func(ID) bool
 	// MaxConns bounds the pool; 0 means 4. As many are kept open when idle.
 	MaxConns int
 }
@@ -33,7 +36,8 @@ const idleTime = 5 * time.Minute
 // accepts every server.
 //
 // A connection is used for some minutes. It is not used again after the server has refused a statement of this pool for lack of
-// a privilege: the next statement logs in again, because a session never sees privileges that are granted after its login.
+// a privilege: the next statement logs in again, because a session never sees privileges that are granted after its login. Nor is it used when
+// Session.Still says that its server is not the right one any more.
 //
 // The session's time zone stays the server's default: columns that the server sets by ON UPDATE CURRENT_TIMESTAMP would
 // otherwise change their zone under our updates.
@@ -116,10 +120,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, c.connectError(err)
 	}
-	if err := c.prepare(ctx, conn); err != nil {
+	id, err := c.prepare(ctx, conn)
+	if err != nil {
 		return nil, errors.Join(err, ignoreLost(conn.Close()))
 	}
-	return c.logins.session(conn, refusals)
+	still := func() bool { return c.session.Still == nil || c.session.Still(id) }
+	return c.logins.session(conn, refusals, still)
 }
 
 // connectError names the server. driver.ErrBadConn would make database/sql try again in silence and then lose the cause.
@@ -140,29 +146,29 @@ func ignoreLost(err error) error {
 const settings = "SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO', " +
 	"SESSION innodb_lock_wait_timeout=1, SESSION lock_wait_timeout=2"
 
-func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
+func (c *connector) prepare(ctx context.Context, conn driver.Conn) (ID, error) {
 	for _, statement := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", settings} {
 		if err := execute(ctx, conn, statement); err != nil {
-			return c.connectError(fmt.Errorf("session settings: %w", err))
+			return ID{}, c.connectError(fmt.Errorf("session settings: %w", err))
 		}
 	}
 	vars, err := identityVariables(ctx, conn)
 	if err != nil {
-		return c.connectError(fmt.Errorf("read the server's identity: %w", err))
+		return ID{}, c.connectError(fmt.Errorf("read the server's identity: %w", err))
 	}
 	id, err := vars.id()
 	if err != nil {
-		return c.connectError(err)
+		return ID{}, c.connectError(err)
 	}
 	if c.guard != nil {
 		if err := c.guard(ctx, id); err != nil {
-			return &RefusedError{Address: c.address, ID: id, Err: err}
+			return ID{}, &RefusedError{Address: c.address, ID: id, Err: err}
 		}
 	}
 	if c.session.Writes && vars.readOnly() {
-		return &ReadOnlyError{Address: c.address, Reader: vars.reader()}
+		return ID{}, &ReadOnlyError{Address: c.address, Reader: vars.reader()}
 	}
-	return c.tune(ctx, conn, id.Flavor)
+	return id, c.tune(ctx, conn, id.Flavor)
 }
 
 // tune sets what helps and is not needed: an older server may not know it, the account may not be allowed it.

@@ -44,20 +44,21 @@ type driverConn interface {
 	driver.Validator
 }
 
-// session is a connection of a pool, which ends when the pool has met a refusal since its login.
+// session is a connection of a pool, which ends when the pool has met a refusal since its login, or when its server is not the right one any more.
 type session struct {
 	driverConn
-	pool *logins
-	born uint64 // the pool's refusals before the login
+	pool  *logins
+	born  uint64      // the pool's refusals before the login
+	still func() bool // its server is the right one
 }
 
 // session wraps a connection that began when the pool had counted born refusals.
-func (l *logins) session(conn driver.Conn, born uint64) (driver.Conn, error) {
+func (l *logins) session(conn driver.Conn, born uint64, still func() bool) (driver.Conn, error) {
 	full, ok := conn.(driverConn)
 	if !ok {
 		return nil, fmt.Errorf("the driver's connection (%T) lacks methods that a pool needs", conn)
 	}
-	return &session{driverConn: full, pool: l, born: born}, nil
+	return &session{driverConn: full, pool: l, born: born, still: still}, nil
 }
 
 func (s *session) noted(err error) error {
@@ -67,7 +68,7 @@ func (s *session) noted(err error) error {
 	return err
 }
 
-func (s *session) outdated() bool { return s.pool.refusals.Load() != s.born }
+func (s *session) outdated() bool { return s.pool.refusals.Load() != s.born || !s.still() }
 
 // ExecContext implements driver.ExecerContext.
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/setting"
@@ -37,6 +38,38 @@ func TestAPoolSeesGrantsThatComeLater(t *testing.T) {
 				}
 			}
 			testkit.Exec(t, d.Root(), "REVOKE "+monitor+" ON *.* FROM "+user)
+		}
+	})
+}
+
+// After a failover behind one address connections to the old server may stay open. None is used once its server is not the right one, whether it was idle or
+// in use then.
+func TestAPoolLeavesAServerThatIsNotTheRightOneAnyMore(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		var moved atomic.Bool
+		asked := ID{}
+		db := open(t, root(d), nil, Session{MaxConns: 2, Still: func(id ID) bool {
+			asked = id
+			return !moved.Load()
+		}})
+		before := connections(t, db, 1)
+		used, err := db.Conn(t.Context())
+		testkit.Must(t, err)
+		idle, err := db.Conn(t.Context())
+		testkit.Must(t, err)
+		testkit.Must(t, idle.Close())
+		moved.Store(true)
+		testkit.Must(t, used.Close())
+		if n := db.Stats().Idle; n != 1 {
+			t.Errorf("%d connections wait, one was in use when its server became the wrong one", n)
+		}
+		for id := range connections(t, db, 1) {
+			if before[id] {
+				t.Errorf("connection %d is used though its server is not the right one", id)
+			}
+		}
+		if info, err := Inspect(t.Context(), db); err != nil || !info.ID.Same(asked) {
+			t.Errorf("asked about %s, the server is %s: %v", asked, info.ID, err)
 		}
 	})
 }
