@@ -78,11 +78,12 @@ type Config struct {
 	WriteEvery   time.Duration   // longest wait of a completion for its batch to fill; 20 ms
 	SentWithin   time.Duration   // the same of sent rows from the log, while fewRows of the table do not wait, nor writeBatch of all tables; 200 ms
 	Soon         map[string]bool // tables whose sent rows wait for WriteEvery only, because a relay that takes over finds no other proof
-	// Leaves says of which tables sent rows may wait in the journal alone while LeaveFrom of them wait in memory; nil: of none. It is called under a lock.
+	// Leaves says of which tables sent rows may wait in the journal alone while LeaveFrom of them wait in memory; nil: of none, but for those that a start
+	// finds there. It is called under a lock.
 	Leaves       func(table string) bool
 	LeaveFrom    int            // 2,000
-	Breath       time.Duration  // while rows are left, no writer writes for so long once in BreathEvery; 0: none
-	BreathEvery  time.Duration  // 1 s
+	Pause        time.Duration  // while rows are left, no writer writes for so long once in PauseEvery; 0: none
+	PauseEvery   time.Duration  // 1 s, which is the most
 	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
 	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
@@ -131,7 +132,7 @@ type Acker struct {
 
 	checkpoints checkpoints
 	left        leftReader
-	breath      breath
+	paused      lastPause
 
 	written  writtenRows
 	pending  atomic.Int64
@@ -163,8 +164,8 @@ func (c *Config) setDefaults() {
 	if c.SentWithin <= 0 {
 		c.SentWithin = 200 * time.Millisecond
 	}
-	if c.BreathEvery <= 0 {
-		c.BreathEvery = time.Second
+	if c.PauseEvery <= 0 || c.PauseEvery > time.Second {
+		c.PauseEvery = time.Second
 	}
 	if c.LeaveFrom <= 0 {
 		c.LeaveFrom = defaultLeaveFrom

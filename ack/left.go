@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,13 +25,9 @@ type leftRows struct {
 // leaveAll is the number of rows of all tables from which rows are left of each table that has fewRows waiting, and none is fetched.
 const leaveAll = 5000
 
-// LeftBehind is the number of rows in memory from which a start leaves those of the journal there.
-func (c *Config) LeftBehind() int {
-	if c.Leaves == nil {
-		return math.MaxInt
-	}
-	return cmp.Or(c.LeaveFrom, defaultLeaveFrom)
-}
+// LeftBehind is the number of rows in memory from which a start leaves those of the journal there, whichever tables may leave rows now: an earlier process may
+// have left a million, with another configuration.
+func (c *Config) LeftBehind() int { return cmp.Or(c.LeaveFrom, defaultLeaveFrom) }
 
 // leave takes those of journalled rows out of the list that wait in their record alone, and passes them to out. The others keep their places.
 func (w *writeQueues) leave(record uint64, list []outbox.Completion, out func([]outbox.Completion)) (rest []outbox.Completion) {

@@ -31,7 +31,7 @@ func held(w *world) (letGo func()) {
 }
 
 // While rows are left, all writers of all tables pause once in a while, so that MariaDB says where its log ends.
-func TestWritersBreatheWhileRowsAreLeft(t *testing.T) {
+func TestAllWritersPauseWhileRowsAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var mu sync.Mutex
@@ -51,7 +51,7 @@ func TestWritersBreatheWhileRowsAreLeft(t *testing.T) {
 			quiet, ended = time.Now(), time.Now()
 			return nil, nil
 		}
-		b := run(t, build(w, Config{Leaves: every, Breath: 75 * time.Millisecond}))
+		b := run(t, build(w, Config{Leaves: every, Pause: 75 * time.Millisecond}))
 		began := time.Now()
 		const rows = 200_000
 		for n := 0; n < rows; n += 500 {

@@ -78,10 +78,13 @@ func (w *writeQueues) newestRefused() (newest *Problem) {
 }
 
 // unshown returns up to limit sent rows whose statuses wait for a lock or are refused, and at a stop all that are not written, in
-// the order of the tables, and the number of further ones.
+// the order of the tables, and the number of further ones. Rows that are left in the journal are among these.
 func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.drains() {
+		more = w.left.rows
+	}
 	byTable := func(a, b queueKey) int {
 		return cmp.Or(strings.Compare(a.table, b.table), cmp.Compare(a.kind, b.kind))
 	}

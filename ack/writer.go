@@ -34,7 +34,7 @@ func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 func (a *Acker) writeWhenFree(work context.Context, q *writeQueue) {
 	statements := 1
 	if a.queues.takesSlots(q) {
-		a.breathe(work)
+		a.pauseAll(work)
 		if a.slots.Acquire(work, 1) != nil {
 			return // work is cut
 		}
@@ -51,31 +51,31 @@ func (a *Acker) writeWhenFree(work context.Context, q *writeQueue) {
 	a.attempt(work, q, a.queues.take(q, statements))
 }
 
-// breath is when the writers last paused together.
-type breath struct {
+// lastPause is when all writers paused last.
+type lastPause struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
 // due reports whether the caller is to make the pause.
-func (b *breath) due(every time.Duration) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if time.Since(b.last) < every {
+func (p *lastPause) due(every time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.last) < every {
 		return false
 	}
-	b.last = time.Now()
+	p.last = time.Now()
 	return true
 }
 
-// breathe keeps all writers from writing for Breath. MariaDB leaves our own writes out of the stream, and sends a heartbeat only when nothing was committed
+// pauseAll keeps all writers from writing for Pause when that is due. MariaDB leaves our own writes out of the stream, and sends a heartbeat only when nothing was committed
 // for its period: writers that always write would make the stream look dead, and its position would stand still.
-func (a *Acker) breathe(work context.Context) {
-	if a.cfg.Breath <= 0 || a.queues.leftRows() == 0 || !a.breath.due(a.cfg.BreathEvery) || a.slots.Acquire(work, writing) != nil {
+func (a *Acker) pauseAll(work context.Context) {
+	if a.cfg.Pause <= 0 || a.queues.leftRows() == 0 || !a.paused.due(a.cfg.PauseEvery) || a.slots.Acquire(work, writing) != nil {
 		return
 	}
 	defer a.slots.Release(writing)
-	outbox.Wait(work, a.cfg.Breath, nil)
+	outbox.Wait(work, a.cfg.Pause, nil)
 }
 
 // await pauses a writer until its queue must be checked again.

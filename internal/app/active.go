@@ -98,8 +98,8 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 		numbers.Ack.Soon = onlyInTables(tables, d.life != nil)
 	default:
 		numbers.Ack.Leaves = func(table string) bool { return !slices.Contains(numbers.Pipeline.Ordered, table) }
-		numbers.Ack.BreathEvery = d.cfg.Source.Heartbeat
 	}
+	numbers.Ack.PauseEvery = d.cfg.Source.Heartbeat
 	parts, err := d.parts(a, gate)
 	if err != nil {
 		return err

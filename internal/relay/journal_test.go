@@ -79,21 +79,17 @@ func TestG43_JournalOfATableThatWasRemoved(t *testing.T) {
 // Of a large journal most rows wait in it as they did before the start: a million of them have no place in memory. They have their owner.
 func TestALargeJournalStaysOnTheDisk(t *testing.T) {
 	records := [][]string{{"shop.a", "shop.a"}, {"shop.a", "shop.log"}, {"shop.a", "shop.gone", "shop.log", "shop.a"}, {"shop.log"}}
-	for name, c := range map[string]struct {
-		leaves  func(string) bool
-		entries []string
-	}{
-		"left":     {func(string) bool { return true }, []string{"0-0", "0-1", "1-0", "1-1", "2-2", "3-0"}},
-		"ordered":  {func(string) bool { return false }, []string{"0-0", "0-1", "1-0", "1-1", "2-0", "2-2", "2-3", "3-0"}},
-		"followed": {nil, []string{"0-0", "0-1", "1-0", "1-1", "2-0", "2-2", "2-3", "3-0"}},
+	// What an earlier process has left may be of a configuration with which this one would leave nothing.
+	for name, leaves := range map[string]func(string) bool{
+		"left": func(string) bool { return true }, "ordered since": func(string) bool { return false }, "with a standby since": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, got, _ := withJournal(t, c.leaves, records...)
+			r, got, _ := withJournal(t, leaves, records...)
 			var ids []string
 			for _, e := range got {
 				ids = append(ids, e.ID)
 			}
-			if !slices.Equal(ids, c.entries) {
+			if !slices.Equal(ids, []string{"0-0", "0-1", "1-0", "1-1", "2-2", "3-0"}) {
 				t.Errorf("in memory: %v", ids)
 			}
 			for _, id := range []string{"0-0", "2-0", "2-3", "3-0"} {
@@ -102,8 +98,8 @@ func TestALargeJournalStaysOnTheDisk(t *testing.T) {
 					t.Errorf("row %s has no owner", id)
 				}
 			}
-			if left := 8 - len(c.entries); r.tracker.Left() != left || r.Acks.Pending() != left {
-				t.Errorf("%d rows are left, %d pending, want %d", r.tracker.Left(), r.Acks.Pending(), left)
+			if r.tracker.Left() != 2 || r.Acks.Pending() != 2 {
+				t.Errorf("%d rows are left, %d pending, want 2", r.tracker.Left(), r.Acks.Pending())
 			}
 		})
 	}

@@ -87,7 +87,7 @@ func (r *Relay) ownJournal() (entries []outbox.Completion, err error) {
 			switch {
 			case !c.LogOnly && !slices.Contains(r.settings.Fallback.Tables, c.Table):
 				others[c.Table]++
-			case full && !c.LogOnly && r.settings.Ack.Leaves(c.Table):
+			case full && !c.LogOnly:
 				left = append(left, c)
 			default:
 				c.Since = time.Time{} // it is not known
@@ -254,7 +254,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	r.tracker.LeaveIn(p.State)
 	acks := r.settings.Ack
 	if flavor == outbox.MariaDB {
-		acks.Breath = canal.OwnWritesPassed * 3 / 2
+		acks.Pause = canal.OwnWritesPassed * 3 / 2
 	}
 	r.Acks = ack.New(acks, r.progress(), p.State, p.Rows, r.log.Named("ack"), r.reg)
 	flow := r.settings.Pipeline

@@ -61,9 +61,7 @@ func (f *fixture) drain(b *testing.B, u build, broker string) {
 	began := time.Now()
 	f.Start(b)
 	profiled := f.profile(b, fmt.Sprintf("drain-%s-%s-%s", f.db.Flavor, broker, u.name))
-	for f.total(b, "messages_total") < float64(n) {
-		time.Sleep(50 * time.Millisecond)
-	}
+	testkit.WaitFor(b, 10*time.Minute, "every row published", func() bool { return f.total(b, "messages_total") >= float64(n) })
 	b.ReportMetric(float64(n)/time.Since(began).Seconds(), "published/s")
 	f.awaitSent(b)
 	took, used := time.Since(began), f.usage(b)

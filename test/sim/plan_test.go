@@ -255,13 +255,17 @@ func (p *plan) drawTxns(d *dice) {
 	}
 }
 
-// drawLeft lets sent rows wait in the journal alone, as a relay without a standby does.
+// drawLeft lets sent rows wait in the journal alone, as a relay without a standby does, and as a start does with a large journal.
 func (p *plan) drawLeft(seed uint64) {
 	d := newDice(seed, "left")
-	if seed >= teams || p.exactly || len(p.settings.Pipeline.Ordered) > 0 || d.chance(0.4) {
+	if d.chance(0.4) {
 		return
 	}
-	p.settings.Ack.Leaves, p.settings.Ack.LeaveFrom = func(string) bool { return true }, pick(d, 1, 1, 2, 4)
+	p.settings.Ack.LeaveFrom = pick(d, 1, 1, 2, 4) // also of a start with a configuration that leaves nothing
+	if seed >= teams || p.exactly || len(p.settings.Pipeline.Ordered) > 0 {
+		return
+	}
+	p.settings.Ack.Leaves = func(string) bool { return true }
 	if !p.quiet {
 		p.settings.Pipeline.MaxLeft = pick(d, 0, 0, 3, 10)
 	}
