@@ -174,6 +174,9 @@ func TestStopWithLeftRows(t *testing.T) {
 			if err := b.close(); err != nil {
 				t.Fatal(err)
 			}
+			if rows, more := b.Unshown(10); hangs && (len(rows) != 10 || more != 4990) || !hangs && len(rows)+more != 0 {
+				t.Errorf("a relay that takes over is told of %d rows and of %d more", len(rows), more)
+			}
 			switch {
 			case hangs && (w.journalled() != 5000 || len(w.written) != 0):
 				t.Errorf("%d rows are journalled, %d are written", w.journalled(), len(w.written))
