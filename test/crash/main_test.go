@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -59,10 +60,12 @@ type bed struct {
 	writer *relay.Writer
 	relay  *relay.Relay
 
-	copies int  // duplicates of earlier accounts
-	late   bool // see lateRows: the order of this account is not that of the commits
-	seen   int  // number of stops in the relay's log
-	cuts   int  // breaks that came before all was sent
+	copies     int  // duplicates of earlier accounts
+	ordered    bool // the table has ordering: key: its order is that of the commits whatever happens
+	disordered bool // see lateRows: the order of this account is not that of the commits
+	unanswered bool // the broker left a message without an answer
+	seen       int  // number of stops in the relay's log
+	cuts       int  // breaks that came before all was sent
 }
 
 // newBed returns a bed with the table of a layout, or, without one, with the table that has every column.
@@ -130,33 +133,43 @@ func (b *bed) account(t *testing.T) relay.Account {
 	b.sent(t)
 	account := b.load.Ledger.Compare(relay.ReadAll(t, b.broker, b.load.Topics...))
 	if n := b.lateRows(t); n > 0 {
-		t.Logf("%d rows were in the log and not yet in the table: the sweep published them, and their order is not checked", n)
-		b.late = true
+		t.Logf("%d rows were not yet in the table, or the broker did not take them: their order is not checked", n)
+		b.disordered = true
 	}
-	if b.late {
+	if b.disordered && !b.ordered {
 		account.Disorder = nil
 	}
 	account.Check(t)
 	return account
 }
 
-// lateRows is the number of rows that the running process found in the log, looked up after a reconnect, and did not see in the table: a
-// server shows a commit in its log before it shows it to a SELECT, on a busy machine for milliseconds. The sweep publishes them (P5: no
-// commit order then).
+// lateRows is the number of rows that the running process published in no order of commits, as it may (P5). The sweep publishes those that the
+// process found in the log, looked up after a reconnect, and did not see in the table: a server shows a commit in its log before it shows it to a
+// SELECT, on a busy machine for milliseconds. And rows go out again, or are left to the sweep, that the broker did not take, or did not answer.
 func (b *bed) lateRows(t *testing.T) int {
 	t.Helper()
 	if !b.relay.Running() {
 		return 0
 	}
-	return int(b.relay.Metrics(t).Sum("deferred_total", `cause="not_found"`))
+	return b.late(b.relay.Metrics(t))
+}
+
+// late is lateRows by the metrics of a process. It notes whether the broker left a message without an answer: then it may have a copy.
+func (b *bed) late(m relay.Metrics) (n int) {
+	failed := 0
+	for class := outbox.ClassPermanent; class <= outbox.ClassUnknown; class++ {
+		failed += int(m.Sum("messages_total", fmt.Sprintf("outcome=%q", class)))
+	}
+	b.unanswered = b.unanswered || m.Sum("messages_total", fmt.Sprintf("outcome=%q", outbox.ClassUnknown)) > 0
+	return failed + int(m.Sum("deferred_total", fmt.Sprintf("cause=%q", outbox.CauseNotFound)))
 }
 
 // lateBeforeKill is lateRows of a process that is killed next, because no other process counts them. One that does not answer has not begun to look rows up.
 func (b *bed) lateBeforeKill(t *testing.T) {
 	t.Helper()
-	if m, err := relay.ReadMetrics(b.relay.StateDir()); err == nil && m.Sum("deferred_total", `cause="not_found"`) > 0 {
-		t.Log("rows were in the log and not yet in the table: their order is not checked")
-		b.late = true
+	if m, err := relay.ReadMetrics(b.relay.StateDir()); err == nil && b.late(m) > 0 {
+		t.Log("rows were not yet in the table, or the broker did not take them: their order is not checked")
+		b.disordered = true
 	}
 }
 
@@ -165,7 +178,7 @@ func (b *bed) lateBeforeKill(t *testing.T) {
 func (b *bed) renew(t *testing.T, n int) {
 	t.Helper()
 	testkit.Exec(t, b.sql, "TRUNCATE TABLE "+b.table.Name())
-	b.load.Ledger, b.load.Topics, b.copies, b.late = relay.NewLedger(), []string{topic(n)}, 0, false
+	b.load.Ledger, b.load.Topics, b.copies, b.disordered = relay.NewLedger(), []string{topic(n)}, 0, false
 }
 
 // noCopies checks that nothing was sent twice since the last account.

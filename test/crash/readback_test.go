@@ -81,6 +81,8 @@ func times(few, parts int) int {
 	return few
 }
 
+// readBackAfterKills says whether there are copies. Without transactions a relay that lives sends again what the broker has not answered, and that
+// may be a copy: then there is no verdict.
 func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, of, extra string, copies bool) {
 	t.Parallel()
 	kills := times(4, 1)
@@ -95,12 +97,16 @@ func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, of, ext
 			b.relay.Start(t)
 			b.load.Run(t, 300+37*n, 3)
 		}
+		b.lateBeforeKill(t)
 		b.relay.Kill()
 	}
 	b.relay.Start(t)
 	account := b.account(t)
 	t.Logf("%d copies of %d rows after %d kills", account.Duplicates(), b.load.Ledger.Len(), kills)
-	if got := account.Duplicates() > 0; got != copies {
+	switch got := account.Duplicates() > 0; {
+	case got && !copies && b.unanswered && extra == patient:
+		t.Log("the broker did not answer all messages")
+	case got != copies:
 		t.Errorf("%d copies after %d kills", account.Duplicates(), kills)
 	}
 	b.stop(t)
@@ -114,7 +120,7 @@ func newLoadBed(t *testing.T, flavor testkit.Flavor, open opens, of, extra strin
 	schema := db.CreateSchema(t)
 	b := &bed{db: db, sql: db.Connect(t, schema), broker: broker}
 	b.table = relay.NewLayout(t, b.sql, schema, nil)
-	b.table.Extra = of
+	b.table.Extra, b.ordered = of, strings.Contains(of, "ordering: key")
 	b.load = relay.NewLoad(t, b.table, broker.TakesEmpty(), topic)
 	b.relay = relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{b.table}, Sink: broker.Sink(), Extra: extra})
 	b.relay.Start(t)
