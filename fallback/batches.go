@@ -95,6 +95,7 @@ func (r *run) count(c outbox.Candidate, due bool) (result string) {
 	r.published++
 	switch {
 	case c.Status == outbox.Sending:
+		r.claimed--
 		return rowReclaimed
 	case c.RetryCount > 0:
 		return rowRetry
@@ -104,6 +105,17 @@ func (r *run) count(c outbox.Candidate, due bool) (result string) {
 		r.undue++
 	}
 	return rowNew
+}
+
+// found counts the claimed rows of a page.
+func (r *run) found(page []outbox.Candidate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range page {
+		if page[i].Status == outbox.Sending {
+			r.claimed++
+		}
+	}
 }
 
 // sum is the number of rows published so far.

@@ -3,12 +3,15 @@ package fallback
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // claims are the tokens of this process that a sweep needs, by table. Sweep and timers make claims.
 type claims struct {
+	timeout time.Duration // after which a claim expires
+
 	mu     sync.Mutex
 	tables map[string]*tableClaims
 }
@@ -18,12 +21,15 @@ type tableClaims struct {
 	// next sweep takes them over and does not wait until the claims expire.
 	orphans map[string]bool
 	// own has all claims, until the table was swept: other claims there are of a process that has ended.
-	own   map[string]bool
-	swept bool
+	own     map[string]bool
+	swept   bool
+	sweptAt time.Time
+	// clear is set once no claim of a process that has ended is left. A sweep leaves those of suspended topics and of keys that wait.
+	clear bool
 }
 
-func newClaims(tables []string) *claims {
-	c := &claims{tables: map[string]*tableClaims{}}
+func newClaims(tables []string, timeout time.Duration) *claims {
+	c := &claims{timeout: timeout, tables: map[string]*tableClaims{}}
 	for _, name := range tables {
 		c.tables[name] = &tableClaims{orphans: map[string]bool{}, own: map[string]bool{}}
 	}
@@ -55,17 +61,33 @@ func (c *claims) begin(table string) (first bool, orphans map[string]bool) {
 }
 
 // done ends a complete sweep of a table, which has taken these orphans over. held means that claims of an earlier process are
-// left.
-func (c *claims) done(table string, orphans map[string]bool, held bool) {
+// left. all means that the sweep has handed every claimed row over that it found; it began at a time.
+func (c *claims) done(table string, orphans map[string]bool, held, all bool, began time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tables[table]
 	for token := range orphans {
 		delete(t.orphans, token)
 	}
-	if !held {
-		t.swept, t.own = true, nil
+	// The first sweep finds every claim, later ones those that have expired.
+	if all && !held && (!t.swept || began.Sub(t.sweptAt) > c.timeout) {
+		t.clear = true
 	}
+	if !held && !t.swept {
+		t.swept, t.sweptAt, t.own = true, time.Now(), nil
+	}
+}
+
+// tookOver reports whether no claim is left of a process that had ended when this one started.
+func (c *claims) tookOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tables {
+		if !t.clear {
+			return false
+		}
+	}
+	return true
 }
 
 // earlier counts the rows that an earlier process may have claimed.

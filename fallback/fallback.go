@@ -128,7 +128,7 @@ type Sweeper struct {
 // New returns a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims(cfg.Tables), looks: semaphore.NewWeighted(maxLooks)}
+	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims(cfg.Tables, cfg.ClaimTimeout), looks: semaphore.NewWeighted(maxLooks)}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load, triggers)
@@ -165,6 +165,9 @@ func (p *progress) State() (running bool, last time.Time, rows int) {
 	}
 	return p.running.Load(), last, rows
 }
+
+// TookOver reports whether no row is left that is claimed by a process which had ended when this one started: they were all handed to the flow.
+func (s *Sweeper) TookOver() bool { return s.claims.tookOver() }
 
 // Run sweeps at once and then as planned, and serves the timers, until ctx ends; it returns nil. Errors of the database are
 // logged, counted and retried.

@@ -29,10 +29,11 @@ type run struct {
 	replica bool // a table was read on the replica
 	swept   int  // tables that were swept to the end
 
-	mu        sync.Mutex // of the next three, while batches run
+	mu        sync.Mutex // of the next four, while batches run
 	published int
 	fresh     int // of these, rows that were never tried
 	undue     int // of these, rows without a due time
+	claimed   int // claimed rows of the current table that were found and not handed over
 
 	// A claim of an earlier process on a row of the current table, or of any table, could not be taken over: the row was owned.
 	held, heldAny bool
@@ -108,6 +109,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 	failed := 0
 	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.next()
 	for _, name := range s.cfg.Tables {
+		began := time.Now()
 		err := s.sweepTable(ctx, r, name, useReplica)
 		if notNow(err) || ctx.Err() != nil {
 			return err
@@ -121,7 +123,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 			continue
 		}
 		r.swept++
-		s.claims.done(name, r.orphans, r.held)
+		s.claims.done(name, r.orphans, r.held, r.claimed == 0 && !r.replica, began)
 	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
@@ -143,7 +145,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *run, name string, useReplic
 	if r.zero {
 		query.Threshold = 0
 	}
-	r.held = false
+	r.held, r.claimed = false, 0
 	if r.first, r.orphans = s.claims.begin(name); r.first || len(r.orphans) > 0 {
 		query.ExpiredClaims = 0 // no other relay is active: a claim that is not owned here is of a process that has ended, or an orphan
 		useReplica = false
@@ -202,6 +204,7 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 // it was offered, rows without an owner in the registry will not come from the log. A replica shows a row later than the primary,
 // so that is true for its rows, too; the claim and the read-back on the primary check changes since then.
 func (s *Sweeper) takePage(ctx context.Context, r *run, b *batches, name string, asked time.Time, page []outbox.Candidate) error {
+	r.found(page)
 	take, later := s.pick(r, page)
 	if len(take)+len(later) == 0 {
 		return nil

@@ -13,51 +13,6 @@ import (
 
 var errGone = errors.New("server has gone away")
 
-// D02: the process died between claim and publish; claims of this process expire, those of the previous one are taken over at the
-// start.
-func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(old(1), old(2))
-		claimed := func(id int, token string) {
-			w.rows[id].status, w.rows[id].token, w.rows[id].claimed = outbox.Sending, token, time.Now()
-		}
-		claimed(1, "of the process before")
-		w.rows[2].status = outbox.Sending // without a token
-		b := start(t, w)
-		want(t, "at start", b.got(), 1, 2)
-		w.insert(old(3))
-		w.mu.Lock()
-		claimed(3, "of a claim whose read-back was lost")
-		w.mu.Unlock()
-		time.Sleep(59 * time.Second)
-		want(t, "before the claim expires", b.got(), 1, 2)
-		time.Sleep(32 * time.Second)
-		want(t, "a claim timeout and an interval later", b.got(), 1, 2, 3)
-		if n := b.count(t, "canal_outbox_sweep_rows_total", rowReclaimed); n != 3 {
-			t.Errorf("reclaimed: %v", n)
-		}
-	})
-}
-
-// D02: at the first sweep the recovery window owns a row that the previous process had claimed; it releases such a row when it
-// has checked it. The row must not wait until the claim expires.
-func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(old(1))
-		w.rows[1].status, w.rows[1].token, w.rows[1].claimed = outbox.Sending, "of the process before", time.Now()
-		w.owned[w.rows[1].identity()] = true
-		b := start(t, w)
-		want(t, "while the window holds it", b.got())
-		w.alter(func() { clear(w.owned) })
-		time.Sleep(2 * time.Second)
-		want(t, "when the window has let it go", b.got(), 1)
-		time.Sleep(10 * time.Second)
-		if n := look(w, &w.pages); n > 5 {
-			t.Errorf("%d pages were read, though nothing was owned any more", n)
-		}
-	})
-}
-
 // D02: the database is lost after the claim: the rows are released, stay SENDING, and the next sweep takes them over. A claim of
 // another process must expire.
 func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {

@@ -122,6 +122,9 @@ func (p *Pipeline) Tally() (results sink.Tally, deferred uint64) {
 	return p.dispatch.Tally(), p.tracker.Activity.Deferred()
 }
 
+// SweptSince returns when the row of a sweep was first sent that has had no final answer for the longest time; zero when there is none.
+func (p *Pipeline) SweptSince() time.Time { return p.dispatch.SweptSince() }
+
 // Snapshot is the flow's state for status and health.
 type Snapshot struct {
 	dispatch.State

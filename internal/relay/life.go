@@ -28,7 +28,7 @@ type LifeSettings struct {
 	Every  time.Duration // between two signs
 	Before time.Duration // margin before the time at which all was settled: the broker's clock may differ from ours where it sets the times of records
 	After  time.Duration // margin behind the last sign: a request may be under way, and the last interval has no sign
-	Claims time.Duration // after which no claim of the dead process is left
+	Claims time.Duration // for which the topics are read at least: a row may be suspended when the first sweep takes the claims over
 
 	MaxBytes int64         // see readback.Config
 	MaxTime  time.Duration // see readback.Config
@@ -71,7 +71,8 @@ type Life struct {
 	mark       outbox.Position // once the checkpoint is there, all that was sent before marked is journalled
 	marked     time.Time
 	generation uint64    // of the positions that the mark is one of, see pipeline.Pipeline.Generation
-	past       bool      // the first mark was passed: the rows that a killed process may have sent are settled
+	past       bool      // the first mark was passed: the rows of the log that a killed process may have sent are settled
+	tookOver   bool      // the rows of sweeps too
 	setBackAt  time.Time // when an operator last set rows back; zero: not in this run
 	failed     bool      // the last sign of life could not be left, and was logged
 }
@@ -86,10 +87,6 @@ func NewLife(parts LifeParts, settings LifeSettings, log *zap.Logger, reg promet
 		log.Warn("not known when the last process was alive: rows that it had sent and not journalled are sent again", zap.Error(err))
 	case found:
 		l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.ClaimsAt
-		// A claim that was older had expired while processes lived, whose sweeps took its rows.
-		if expired := before.AliveAt.Add(-settings.Claims); l.left.ClaimsAt.Before(expired) {
-			l.left.ClaimsAt = expired
-		}
 		if l.left.ClaimsAt.After(before.SettledAt) {
 			l.left.ClaimsAt = before.SettledAt
 		}
@@ -183,11 +180,16 @@ func (l *Life) step(now time.Time, r *Relay) {
 	if r.Ready() && !l.mark.IsZero() {
 		l.settle(now, r.Flow)
 	}
-	if l.past && now.Sub(l.began) > l.settings.Claims { // the claims of killed processes have expired, and were taken over
+	if l.past && now.Sub(l.began) > l.settings.Claims && r.Ready() && r.Sweeper.TookOver() {
+		l.tookOver = true
 		if l.back != nil {
 			l.back.End()
 		}
-		l.left.ClaimsAt = l.left.SettledAt.Add(-l.settings.After) // a row of our sweep may wait for its answer since then
+		// What our sweeps sent may be on its way to the journal; what has no answer was sent before.
+		l.left.ClaimsAt = l.left.SettledAt.Add(-l.settings.After)
+		if since := r.Flow.SweptSince(); !since.IsZero() && since.Before(l.left.ClaimsAt) {
+			l.left.ClaimsAt = since
+		}
 	}
 	l.leave(now)
 }
@@ -209,9 +211,10 @@ func (l *Life) settle(now time.Time, flow *pipeline.Pipeline) {
 	l.past = true
 }
 
-// End removes the sign of life after a stop with which all that was sent is journalled, unless rows of a killed process may not be, or its claims stand.
+// End removes the sign of life after a stop with which all that was sent is journalled, unless rows of a killed process may not be, or its claims
+// stand, or rows of our own sweeps have no answer: these stay claimed.
 func (l *Life) End(r *Relay) error {
-	if l == nil || r.Flow == nil || l.back != nil && (time.Since(l.began) <= l.settings.Claims || !l.past) {
+	if l == nil || r.Flow == nil || l.back != nil && !l.tookOver || !r.Flow.SweptSince().IsZero() {
 		return nil // without a flow the start was not over: what the journal has may be unknown yet
 	}
 	if at, has := l.parts.Checkpoint(); !has || at.Compare(r.Flow.Snapshot().Offered) < 0 {

@@ -11,7 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // memory is Signs in memory.
@@ -78,8 +81,8 @@ func TestClaimsOutliveTheirProcess(t *testing.T) {
 		}
 		for before, want := range map[outbox.Life]time.Time{
 			{ClaimsAt: at(-20 * time.Second), SettledAt: at(-2 * time.Second), AliveAt: began}: at(-20 * time.Second),
-			{ClaimsAt: at(-time.Hour), SettledAt: at(-2 * time.Second), AliveAt: began}:        at(-3 * time.Minute), // others have expired meanwhile
-			{ClaimsAt: at(-2 * time.Hour), SettledAt: at(-time.Hour), AliveAt: began}:          at(-time.Hour),
+			{ClaimsAt: at(-time.Hour), SettledAt: at(-2 * time.Second), AliveAt: began}:        at(-time.Hour),     // no sweep has come since
+			{ClaimsAt: at(-time.Hour), SettledAt: at(-2 * time.Hour), AliveAt: began}:          at(-2 * time.Hour), // a sign that is not ours
 		} {
 			if l, _ := start(before); !l.left.ClaimsAt.Equal(want) {
 				t.Errorf("after %+v: claims since %s", before, l.left.ClaimsAt)
@@ -91,20 +94,61 @@ func TestClaimsOutliveTheirProcess(t *testing.T) {
 		if err := l.End(r); err != nil || signs.left == nil {
 			t.Errorf("a stop while claims stand leaves no sign of life: %v", err)
 		}
-		for range 10 {
-			time.Sleep(l.settings.Claims / 10)
-			if l.step(time.Now(), &Relay{}); !l.left.ClaimsAt.Equal(at(-20 * time.Second)) {
+		swept := &Relay{active: true, Stations: Stations{Flow: r.Flow, Sweeper: fallback.New(fallback.Config{}, r.triggers, r.Flow, nil, nil, zap.NewNop(), prometheus.NewRegistry())}}
+		r.active = true
+		stands := func(r *Relay) {
+			t.Helper()
+			if l.step(time.Now(), r); !l.left.ClaimsAt.Equal(at(-20 * time.Second)) {
 				t.Fatalf("%s after the start: claims since %s", time.Since(began), l.left.ClaimsAt)
 			}
 		}
+		for range 10 {
+			time.Sleep(l.settings.Claims / 10)
+			stands(swept)
+		}
 		time.Sleep(time.Second)
+		stands(r) // its table was not swept
 		l.left.SettledAt = time.Now()
-		if l.step(time.Now(), &Relay{}); !l.left.ClaimsAt.Equal(l.left.SettledAt.Add(-l.settings.After)) {
+		if l.step(time.Now(), swept); !l.left.ClaimsAt.Equal(l.left.SettledAt.Add(-l.settings.After)) {
 			t.Errorf("when the claims have expired: claims since %s", l.left.ClaimsAt)
 		}
 		l.setBackAt = l.left.SettledAt.Add(-l.settings.Before)
 		if l.leave(time.Now()); !signs.left.ClaimsAt.Equal(l.left.SettledAt) {
 			t.Errorf("rows that were set back are within reach: claims since %s", signs.left.ClaimsAt)
+		}
+	})
+}
+
+// A row of a sweep may wait for its answer for longer than any time: its first send is within reach of the next start, also after a clean stop.
+func TestARowOfASweepWithoutAnAnswerIsWithinReach(t *testing.T) {
+	flowtest.Run(t, dispatch.Config{}, flowtest.Table{}, func(w *flowtest.World) {
+		signs := &memory{}
+		at := func() (outbox.Position, bool) { return w.Snapshot().Offered, true }
+		l := NewLife(LifeParts{Signs: signs, Checkpoint: at}, DefaultLife(time.Minute), zap.NewNop(), prometheus.NewRegistry())
+		r := &Relay{active: true, Stations: Stations{Flow: w.Pipeline, Sweeper: fallback.New(fallback.Config{}, nil, w.Pipeline, nil, nil, zap.NewNop(), prometheus.NewRegistry())}}
+		w.Sink.Set(func() { w.Sink.Answer = nil })
+		row := flowtest.Row(1, func(m *outbox.Message) { m.Claim = "token" })
+		sent := time.Now()
+		if err := w.PublishRows(w.Ctx, row); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		step := func(want time.Time) {
+			t.Helper()
+			l.past, l.left.SettledAt = true, time.Now()
+			if l.step(time.Now(), r); !signs.left.ClaimsAt.Equal(want) {
+				t.Errorf("after %v: claims since %v", time.Since(sent), signs.left.ClaimsAt.Sub(sent))
+			}
+		}
+		step(sent)
+		if err := l.End(r); err != nil || signs.left == nil {
+			t.Errorf("a stop without the answer leaves no sign: %v", err)
+		}
+		w.Answer(outbox.Outcome{}, row)
+		step(time.Now().Add(-l.settings.After))
+		if err := l.End(r); err != nil || signs.left != nil {
+			t.Errorf("a stop with the answer leaves the sign %+v, %v", signs.left, err)
 		}
 	})
 }

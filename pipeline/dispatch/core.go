@@ -57,6 +57,7 @@ func (c *core) handOn() {
 
 // complete passes a row on to ack. Callers hold mu.
 func (c *core) complete(e *tracker.Entry, one outbox.Completion) {
+	e.Sends.First = time.Time{}
 	c.tracker.Complete(e)
 	if c.released == nil {
 		c.released = completionLists.Get().(*[]outbox.Completion)

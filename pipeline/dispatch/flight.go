@@ -82,6 +82,19 @@ func (f *flight) Room() bool {
 	return f.room(outbox.PathBinlog)
 }
 
+// SweptSince returns when the row of a sweep was first sent that has had no final answer for the longest time; zero when there is none. It looks
+// at every row that has an owner.
+func (f *flight) SweptSince() (since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tracker.Each(func(e *tracker.Entry) {
+		if sent := e.Sends.First; e.Swept() && !sent.IsZero() && (since.IsZero() || sent.Before(since)) {
+			since = sent
+		}
+	})
+	return since
+}
+
 // launch hands a row to the sink when mu is released. Callers hold mu.
 func (f *flight) launch(e *tracker.Entry, now time.Time) {
 	if e.Sends.Count == 0 {

@@ -25,7 +25,7 @@ type Entry struct {
 // Sends is what dispatch remembers of a row; it stands here so that a row costs one allocation. Dispatch alone uses it.
 type Sends struct {
 	Count    int       // how often it was handed to the sink
-	First    time.Time // of its first send
+	First    time.Time // of its first send; zero before, and once there is a completion
 	RetryAt  time.Time // in the retry buffer: not before
 	InFlight bool      // in the sink's hands
 	Unsure   bool      // a send of it had no answer: the broker may have a copy

@@ -142,6 +142,15 @@ func (t *Tracker) Owner(row outbox.Identity) *Entry {
 	return t.registry[row]
 }
 
+// Each calls f with the entry of every row that has an owner, but for rows that are left. f must not call the tracker.
+func (t *Tracker) Each(f func(*Entry)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.registry {
+		f(e)
+	}
+}
+
 // Owned counts the rows that have an owner.
 func (t *Tracker) Owned() int {
 	t.mu.Lock()

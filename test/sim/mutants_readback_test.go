@@ -41,15 +41,31 @@ var readBackMutations = []mutation{
 	},
 	{
 		rule: "a stop leaves its sign while claims stand", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
-		edits: []edit{{"(time.Since(l.began) <= l.settings.Claims || !l.past)", "!l.past"}},
+		edits: []edit{{"l.back != nil && !l.tookOver", "l.back != nil && !l.past"}},
 	},
 	{
 		rule: "a stop before the rows of a killed process are settled leaves its sign", file: "internal/relay/life.go", test: "TestAShortLifeLeavesNoSign", in: "internal/relay",
-		edits: []edit{{"l.back != nil && (time.Since(l.began) <= l.settings.Claims || !l.past)", "false"}},
+		edits: []edit{{"l.back != nil && !l.tookOver", "false"}},
 	},
 	{
 		rule: "a sweep's row may wait long for its answer", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
 		edits: []edit{{"l.left.SettledAt.Add(-l.settings.After)", "l.left.SettledAt"}},
+	},
+	{
+		rule: "a row of a sweep without an answer is within reach", file: "internal/relay/life.go", test: "TestARowOfASweepWithoutAnAnswerIsWithinReach", in: "internal/relay",
+		edits: []edit{{"!since.IsZero() && since.Before(l.left.ClaimsAt)", "false"}},
+	},
+	{
+		rule: "claims stand until a sweep took them over", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
+		edits: []edit{{" && r.Ready() && r.Sweeper.TookOver() {", " && r.Ready() {"}},
+	},
+	{
+		rule: "the claims of rows that must wait stand too", file: "fallback/claims.go", test: "ClaimsAreTakenOverAtLast", in: "fallback",
+		edits: []edit{{"	if all && !held && (", "	if !held && ("}},
+	},
+	{
+		rule: "a stop with rows of a sweep that have no answer leaves its sign", file: "internal/relay/life.go", test: "TestARowOfASweepWithoutAnAnswerIsWithinReach", in: "internal/relay",
+		edits: []edit{{" || !r.Flow.SweptSince().IsZero()", ""}},
 	},
 	{
 		rule: "the period ends behind the last sign of life", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 2000,

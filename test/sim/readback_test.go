@@ -215,7 +215,7 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 	if f := r.of(i.life); f.handed || f.answered || f.forgiven {
 		return // another time, by the process that has sent it before
 	}
-	if w.plan.readBack == nil || r.logOnly || r.touched || i.unread[r.topic] || time.Since(i.began) > w.plan.readBack.Claims {
+	if w.plan.readBack == nil || r.logOnly || r.touched || i.unread[r.topic] {
 		return
 	}
 	var last *record // one before it may have been answered, with a failure
@@ -251,21 +251,6 @@ func (w *world) inReach(i *incarnation, c *record) bool {
 		return false
 	case c.life == dead.life && c.path == outbox.PathBinlog:
 		return true
-	case c.at < w.setBackAt || c.at < dead.endedAt()-settings.Claims:
-		return false
-	case c.life == dead.life: // else the sweep had no answer for so long
-		return w.began.Add(c.at).After(i.settledAt.Add(-settings.Before - settings.After))
 	}
-	for between := dead; between.life > c.life; between = between.predecessor {
-		if between.lived() > settings.Claims { // the claim has expired, and a sweep has come
-			return false
-		}
-	}
-	return true
+	return c.at >= w.setBackAt
 }
-
-// endedAt is when a process was killed, or had stopped.
-func (i *incarnation) endedAt() time.Duration { return max(i.diedAt, i.stoppedAt) }
-
-// lived is how long a dead process has lived.
-func (i *incarnation) lived() time.Duration { return i.endedAt() - i.began.Sub(i.w.began) }
