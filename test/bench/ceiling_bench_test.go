@@ -16,6 +16,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -96,8 +97,8 @@ func client(b testing.TB, to relay.Broker) (out sink.Sink) {
 	b.Helper()
 	var err error
 	switch broker := to.(type) {
-	case relay.Kafka:
-		out, err = (&kafka.Section{Brokers: []string{broker.Addr()}}).Open(sink.Limits{Messages: backlog, Bytes: 1 << 30}, zap.NewNop(), prometheus.NewRegistry())
+	case relay.Kafka, *fakekafka.Cluster:
+		out, err = (&kafka.Section{Brokers: []string{broker.(interface{ Addr() string }).Addr()}}).Open(sink.Limits{Messages: backlog, Bytes: 1 << 30}, zap.NewNop(), prometheus.NewRegistry())
 	case relay.RocketMQ:
 		out, err = (&rocketmq.Section{NameServers: []string{broker.NameServer()}, Group: "alone"}).Open(sink.Limits{}, zap.NewNop(), prometheus.NewRegistry())
 	default:

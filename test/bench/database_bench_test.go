@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // BenchmarkDatabase measures what the relay costs the database for each row, at rates of single INSERTs: statements and commits for statuses, syncs of the
@@ -42,6 +44,38 @@ func BenchmarkDatabase(b *testing.B) {
 				})
 			})
 		}
+		b.Run("drain", func(b *testing.B) { f.costOfDrain(b) })
+	})
+}
+
+// costOfDrain is what a row of a backlog in the log costs the server: with a process that reads, produces and writes SENT, with nothing else,
+// and with each build of the relay.
+func (f *fixture) costOfDrain(b *testing.B) {
+	n := share(backlog)
+	testkit.Exec(b, f.table.DB, "DELETE FROM "+f.table.Name())
+	b.Run("bare", func(b *testing.B) {
+		bare := &logFixture{load: f.load, from: relay.LogEnd(b, f.table.DB)}
+		out := client(b, f.broker)
+		bare.fill(b, n, 10)
+		f.next = bare.next
+		for b.Loop() {
+			report := f.counted(b, n)
+			bare.bareDrain(b, out, f.store(b), n)
+			report()
+		}
+		testkit.Must(b, out.Close(b.Context()))
+	})
+	f.each(b, builds(), func(b *testing.B, _ build) {
+		f.Start(b)
+		f.Stop(b)
+		for b.Loop() {
+			f.fill(b, n, 10)
+			report := f.counted(b, n)
+			f.Start(b)
+			f.awaitSent(b)
+			report()
+			f.Stop(b)
+		}
 	})
 }
 
@@ -56,20 +90,31 @@ var counters = map[string][]string{
 // cost commits rows at a rate and reports what each has cost the server until after returns.
 func (f *fixture) cost(b *testing.B, n int, perSecond rate.Limit, after func()) {
 	b.Helper()
-	pid, before, begun := f.serverPID(b), f.serverCounters(b), f.binlogBytes(b)
-	used := usageOf(b, pid)
+	report := f.counted(b, n)
 	_, _, took := f.pace(b, n, perSecond)
 	after()
-	now, counted := usageOf(b, pid), f.serverCounters(b)
-	each := func(total float64) float64 { return total / float64(n) }
-	for name := range counted {
-		b.ReportMetric(each(counted[name]-before[name]), name)
-	}
-	b.ReportMetric(each(f.binlogBytes(b)-begun), "binlog-B/msg")
-	b.ReportMetric(each(float64((now.cpu - used.cpu).Microseconds())), "server-µs/msg")
+	report()
 	slices.Sort(took)
 	for name, at := range map[string]int{"insert-p50-ms": len(took) / 2, "insert-p99-ms": len(took) * 99 / 100} {
 		b.ReportMetric(float64(took[at].Microseconds())/1000, name)
+	}
+}
+
+// counted reads the server's counters, and returns a function that reports what each of n rows has cost since.
+func (f *fixture) counted(b *testing.B, n int) (report func()) {
+	b.Helper()
+	pid, before, begun := f.serverPID(b), f.serverCounters(b), f.binlogBytes(b)
+	used, start := usageOf(b, pid), time.Now()
+	return func() {
+		b.Helper()
+		now, counted := usageOf(b, pid), f.serverCounters(b)
+		each := func(total float64) float64 { return total / float64(n) }
+		for name := range counted {
+			b.ReportMetric(each(counted[name]-before[name]), name)
+		}
+		b.ReportMetric(float64(n)/time.Since(start).Seconds(), "rows/s")
+		b.ReportMetric(each(f.binlogBytes(b)-begun), "binlog-B/msg")
+		b.ReportMetric(each(float64((now.cpu - used.cpu).Microseconds())), "server-µs/msg")
 	}
 }
 

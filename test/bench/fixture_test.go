@@ -19,12 +19,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if args := os.Getenv(bareEnv); args != "" {
-		if err := bare(args); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for name, run := range map[string]func(string) error{bareEnv: bare, tailEnv: tail} {
+		if args := os.Getenv(name); args != "" {
+			if err := run(args); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		}
-		os.Exit(0)
 	}
 	remove, err := buildOlder(os.Getenv("BENCH_BEFORE"))
 	if err != nil {

@@ -1,40 +1,71 @@
 package bench
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/harm"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // BenchmarkHarm measures the relay's effect on the application: eight connections write business and outbox rows at REPEATABLE
-// READ, first alone and then with the relay, on the same server. Without the relay nothing reads the log.
+// READ on the same server: alone, when nothing reads the log; beside a process that only tails and produces; and beside the relay. Then the
+// same beside each of the two while it works off a backlog.
 func BenchmarkHarm(b *testing.B) {
 	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
 		f := newFixture(b, flavor, "kafka")
+		f.warm(b, 500, 500)
+		f.Stop(b)
 		app := harm.New(b, f.table, topic, "harm")
-		span := func(elapsed time.Duration) bool { return elapsed < 15*time.Second }
-		warm := func(elapsed time.Duration) bool { return elapsed < 3*time.Second }
 		const pause = 10 * time.Millisecond
-		app.Run(b, pause, warm)
+		span := func(elapsed time.Duration) bool { return elapsed < 15*time.Second }
+		app.Run(b, pause, func(elapsed time.Duration) bool { return elapsed < 3*time.Second })
 		for b.Loop() {
-			alone := app.Run(b, pause, span)
+			report := func(what string, r harm.Result) {
+				b.Helper()
+				for _, err := range r.Errors {
+					b.Error(err)
+				}
+				b.ReportMetric(float64(r.Percentile(.5).Microseconds())/1000, "p50-ms-"+what)
+				b.ReportMetric(float64(r.Percentile(.99).Microseconds())/1000, "p99-ms-"+what)
+			}
+			report("alone", app.Run(b, pause, span))
+			_, end := f.startTail(b, relay.LogEnd(b, f.table.DB), 1)
+			report("tail", app.Run(b, pause, span))
+			end()
 			f.Start(b)
 			f.awaitSent(b)
-			app.Run(b, pause, warm)
-			during := app.Run(b, pause, span)
+			report("relay", app.Run(b, pause, span))
 			f.awaitSent(b)
 			f.Stop(b)
-			for _, err := range append(alone.Errors, during.Errors...) {
-				b.Error(err)
-			}
-			b.ReportMetric(float64(alone.Rows)/15, "rows/s-alone")
-			b.ReportMetric(float64(during.Rows)/15, "rows/s-during")
-			for name, p := range map[string]float64{"p50": .5, "p99": .99} {
-				b.ReportMetric(float64(alone.Percentile(p).Microseconds())/1000, name+"-ms-alone")
-				b.ReportMetric(float64(during.Percentile(p).Microseconds())/1000, name+"-ms-during")
-			}
+
+			n := share(backlog)
+			from := relay.LogEnd(b, f.table.DB)
+			f.fill(b, n, 10)
+			drained, end := f.startTail(b, from, n)
+			report("tail-drain", during(b, app, pause, func() { testkit.Must(b, <-drained) }))
+			end()
+			f.Start(b)
+			report("relay-drain", during(b, app, pause, func() {
+				testkit.WaitFor(b, 10*time.Minute, "the backlog to be SENT", func() bool {
+					return f.histogram(b, "settle_latency_seconds").GetSampleCount() >= uint64(n)
+				})
+			}))
+			f.awaitSent(b)
+			f.Stop(b)
 		}
 	})
+}
+
+// during runs the application until wait returns.
+func during(b *testing.B, app *harm.Application, pause time.Duration, wait func()) harm.Result {
+	b.Helper()
+	var over atomic.Bool
+	result := make(chan harm.Result)
+	go func() { result <- app.Run(b, pause, func(time.Duration) bool { return !over.Load() }) }()
+	wait()
+	over.Store(true)
+	return <-result
 }

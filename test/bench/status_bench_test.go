@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -61,12 +62,20 @@ func (f *load) store(b *testing.B) *store.Store {
 // mapped is the table as the relay maps it.
 func (f *load) mapped(b *testing.B) *table.Table {
 	b.Helper()
-	mapping, err := table.Preset(preset)
-	testkit.Must(b, err)
-	mapping.Schema, mapping.Name = f.table.Schema, f.table.Preset
-	mapped, _, err := table.Load(b.Context(), f.table.DB, mapping)
+	mapped, err := mapTable(b.Context(), f.table.DB, f.table.Schema)
 	testkit.Must(b, err)
 	return mapped
+}
+
+// mapTable maps the table of the preset in a schema as the relay does.
+func mapTable(ctx context.Context, db *sql.DB, schema string) (*table.Table, error) {
+	mapping, err := table.Preset(preset)
+	if err != nil {
+		return nil, err
+	}
+	mapping.Schema, mapping.Name = schema, preset
+	mapped, _, err := table.Load(ctx, db, mapping)
+	return mapped, err
 }
 
 // apply writes all batches: each connection writes its share of them one after the other.
