@@ -29,6 +29,7 @@ import (
 // active is a relay and what looks at it.
 type active struct {
 	relay   *relay.Relay
+	source  relaySource
 	reader  *canal.Reader
 	tables  []*table.Table
 	rows    tableRows // of the tables that have a status
@@ -58,13 +59,14 @@ func (d *daemon) watch(watches *sync.WaitGroup, ctx context.Context) {
 }
 
 // assemble makes the relay and what looks at it.
-func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
+func (d *daemon) assemble(from server.Config, tables []*table.Table) error {
 	gate, a := relay.NewGate(), &active{tables: tables}
-	guarded, err := server.Open(source, gate.Guard, server.Session{Writes: true, Still: gate.Still, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1})
+	guarded, err := server.Open(from, gate.Guard, server.Session{Writes: true, Still: gate.Still, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1})
 	if err != nil {
 		return err
 	}
 	d.onClose(closing(guarded))
+	a.source = relaySource{config: from, tables: &asker{db: guarded}}
 	var may func() bool
 	if fence := d.guard(); fence != nil {
 		may = fence.May
@@ -73,7 +75,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 	a.rows.OnRefused(logRefused(d.log))
 	a.samples = operator.NewSampler(a.counts, d.registry, d.log)
 	a.alerts, a.checks, a.notes = d.newAlerts(a), d.newChecks(), d.newNotes()
-	present := &presence{source: source, tables: names(tables), leased: d.lease.db != nil, accepted: gate.Current}
+	present := &presence{source: from, tables: names(tables), leased: d.lease.db != nil, accepted: gate.Current}
 	d.onClose(present.close)
 	a.relays = operator.NewRelays(present.look, d.registry, d.log)
 	numbers := settings(d.cfg, tables)
@@ -89,7 +91,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 		numbers.Fallback.Replica, leaves.Replica = replica, replica
 	}
 	a.leaving = retention.New(leaves, a.rows, d.log.Named("retention"), d.registry)
-	if d.life, err = d.newLife(tables); err != nil {
+	if d.life, err = d.newLife(tables, a.source); err != nil {
 		return err
 	}
 	switch {
@@ -145,7 +147,7 @@ func (a *active) counts(ctx context.Context) ([]query.Counts, error) {
 // parts are those of the relay; a shadow changes no table and remembers no row as sent.
 func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
 	p := relay.Parts{
-		Source: d.asker, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Follow: d.held.Follow, Behind: func() func(context.Context) { return d.behind(a.rows) }, Descends: d.held.Descends, Lost: d.lost(),
+		Source: a.source, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Follow: d.held.Follow, Behind: func() func(context.Context) { return d.behind(a.rows) }, Descends: d.held.Descends, Lost: d.lost(),
 		AcceptNewSource: d.opts.AcceptNewSource, Again: &relay.Again{Rows: a.rows, Memory: d.state.Waits},
 		Rows:   failedRows{a.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)},
 		Reader: func(h canal.Handler) relay.Reader { a.reader = d.newReader(a.tables, h); return a.reader },

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,26 @@ func (a *asker) End(ctx context.Context) (end outbox.Position, err error) {
 	a.known.Store(info)
 	return end, err
 }
+
+// relaySource is the server as a relay asks it. After a failover behind one address an idle connection may still be to the old server, so it uses none that
+// may be.
+type relaySource struct {
+	config server.Config
+	tables *asker // over the pool of the tables, which is used only while its server is the one that the reader has accepted
+}
+
+// Look implements relay.Source, by one connection of its own.
+func (s relaySource) Look(ctx context.Context) (info server.Info, end outbox.Position, err error) {
+	db, err := server.Open(s.config, nil, server.Session{MaxConns: 1})
+	if err != nil {
+		return info, end, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return (&asker{db: db}).Look(ctx)
+}
+
+// End implements relay.Source.
+func (s relaySource) End(ctx context.Context) (outbox.Position, error) { return s.tables.End(ctx) }
 
 // Earliest is the oldest position that can be read.
 func (a *asker) Earliest(ctx context.Context) (outbox.Position, error) {

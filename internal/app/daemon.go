@@ -185,7 +185,7 @@ func (d *daemon) guard() *relay.Fence {
 // lead takes the lease, or reports by a *standbyError that another process is active, or may be.
 func (d *daemon) lead(ctx context.Context, tables []string) error {
 	parts := relay.LeaseParts{
-		Lease: d.lease.join(d.process, d.state.Origin().CreatedAt, d.registry), Fence: &d.fence, State: d.state, Source: d.asker,
+		Lease: d.lease.join(d.process, d.state.Origin().CreatedAt, d.registry), Fence: &d.fence, State: d.state, Source: relaySource{config: d.asker.source},
 		CheckpointAt: func() time.Time { return d.state.Stats().CheckpointAt }, Signs: checkpoint.Signs(d.cfg.Checkpoint.Dir), Lost: d.lost(), Accept: d.opts.AcceptNewSource, Log: d.log,
 	}
 	if d.lease.db != nil {

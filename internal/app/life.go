@@ -14,7 +14,7 @@ import (
 )
 
 // newLife leaves the first sign of life; nil where read_back is off or cannot work. A shadow run publishes nothing, so it leaves what it finds.
-func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
+func (d *daemon) newLife(tables []*table.Table, from relaySource) (*relay.Life, error) {
 	if d.opts.Shadow {
 		return nil, nil
 	}
@@ -33,7 +33,7 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 	settings := relay.DefaultLife(d.cfg.Fallback.ClaimTimeout)
 	settings.MaxBytes, settings.MaxTime = int64(d.cfg.ReadBack.MaxBytes), d.cfg.ReadBack.MaxTime
 	return relay.NewLife(relay.LifeParts{
-		Signs: signs, Source: d.asker, Checkpoint: d.state.Checkpoint, Reader: reader, Shared: d.held,
+		Signs: signs, Source: from, Checkpoint: d.state.Checkpoint, Reader: reader, Shared: d.held,
 		Names: func(table string) bool { return named[table] },
 	}, settings, d.log.Named("read_back"), d.registry), nil
 }

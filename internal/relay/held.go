@@ -19,9 +19,11 @@ type LeaseParts struct {
 	Lease  *lease.Lease
 	Fence  *Fence // of the sink
 	State  State  // of this relay alone
-	Source Source
-	Sent   SentRows // nil: a take-over does not know the rows that other relays have sent
-	Signs  Signs    // of the state directory: it gets those of the relay before; nil: it does not
+	Source interface {
+		Look(ctx context.Context) (server.Info, outbox.Position, error)
+	}
+	Sent  SentRows // nil: a take-over does not know the rows that other relays have sent
+	Signs Signs    // of the state directory: it gets those of the relay before; nil: it does not
 	// Traces reads those of the lease table, and CheckpointAt returns when the checkpoint was last written, by our clock. Without them no server
 	// is accepted as a copy of another one.
 	Traces       func(context.Context) ([]lease.Trace, error)

@@ -60,17 +60,21 @@ func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
 	schema := s.db.CreateSchema(t)
 	s.table = relay.NewTable(t, s.db.Connect(t, schema), schema, "t_local_message")
 	for _, user := range []string{"secure", "clear"} {
-		testkit.Must(t, s.db.CreateUser(t.Context(), user+s.accounts, password, grants(flavor, schema)...))
+		testkit.Must(t, s.db.CreateUser(t.Context(), user+s.accounts, s.password(), grants(flavor, schema)...))
 	}
 	testkit.Exec(t, s.db.Root(), "ALTER USER 'secure"+s.accounts+"'@'%' REQUIRE SSL")
 	return s
 }
 
+// password is of the accounts of this test. MariaDB writes passwords into its log as they are in CREATE USER, so a relay that reads the log sees those of
+// other tests.
+func (s *secured) password() string { return password + "-" + s.accounts + "." }
+
 // yaml returns a configuration that connects to the server as one of the accounts and prints the messages. There are no sweeps,
 // so a published row proves that the binlog is read.
 func (s *secured) yaml(addr, user, tls string) string {
 	return fmt.Sprintf("source: {address: %q, user: %s, password: %q, tls: {%s}}\ntables: [{name: %s, preset: t_local_message}]\nsink: {stdout: {}}\nfallback: {interval: 1h, threshold: 1h}",
-		addr, user+s.accounts, password, tls, s.table.FullName())
+		addr, user+s.accounts, s.password(), tls, s.table.FullName())
 }
 
 // relays writes a row and waits until it is published and SENT, which uses the reader and the pools.
@@ -108,7 +112,7 @@ func TestDatabaseTLSModes(t *testing.T) {
 					if got := wire.saw("UPDATE "); got != readable {
 						t.Errorf("the statements were readable on the network: %v, want %v", got, readable)
 					}
-					if wire.saw(password) {
+					if wire.saw(s.password()) {
 						t.Error("the password was readable on the network")
 					}
 					if code := c.stop(syscall.SIGTERM); code != 0 {
@@ -161,7 +165,7 @@ func TestDatabaseWithoutTLS(t *testing.T) {
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, Args: []string{"--skip-ssl"}})
 	schema := db.CreateSchema(t)
 	s := &secured{db: db, table: relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")}
-	testkit.Must(t, db.CreateUser(t.Context(), "clear", password, grants(testkit.MariaDB, schema)...))
+	testkit.Must(t, db.CreateUser(t.Context(), "clear", s.password(), grants(testkit.MariaDB, schema)...))
 	r := newChild(t, s.yaml(db.Addr(), "clear", "mode: required"))
 	r.Launch(t)
 	r.says("TLS")
