@@ -180,7 +180,11 @@ func (l *Life) step(now time.Time, r *Relay) {
 	if r.Ready() && !l.mark.IsZero() {
 		l.settle(now, r.Flow)
 	}
-	if l.past && now.Sub(l.began) > l.settings.Claims && r.Ready() && r.Sweeper.TookOver() {
+	late := l.past && now.Sub(l.began) > l.settings.Claims
+	if late && l.back != nil {
+		l.back.OnlyClaimed()
+	}
+	if late && r.Ready() && r.Sweeper.TookOver() {
 		l.tookOver = true
 		if l.back != nil {
 			l.back.End()

@@ -8,7 +8,7 @@
 // A row of the log was sent since the checkpoint of the last process passed it. A row of the sweep waits until the claim of a dead process
 // expires, and meanwhile another process may have come and been killed: so for such rows an earlier period is read, too.
 //
-// The package owns no goroutine beyond a call. Sent and End may be called from several goroutines.
+// The package owns no goroutine beyond a call. Its methods may be called from several goroutines.
 package readback
 
 import (
@@ -50,7 +50,8 @@ type ReadBack struct {
 	metrics *metrics
 	seed    maphash.Seed
 
-	ended atomic.Bool
+	ended   atomic.Bool
+	claimed atomic.Bool // of the rows of sweeps only claimed ones are looked for
 
 	back    sync.Mutex // guards setBack
 	setBack map[outbox.Identity]struct{}
@@ -123,6 +124,9 @@ func (b *ReadBack) mark(ctx context.Context, p *period, messages []*outbox.Messa
 	var at []int
 	b.back.Lock()
 	for i, m := range messages {
+		if b.claimed.Load() && m.Path != outbox.PathBinlog && m.Status != outbox.Sending {
+			continue
+		}
 		if _, again := b.setBack[m.Identity]; !again && !sent[i] && b.cfg.Names(m.Table) && may(m) {
 			rest, at = append(rest, m), append(at, i)
 		}
@@ -156,6 +160,10 @@ func (b *ReadBack) SetBack(ids []outbox.Identity) {
 		b.setBack[id] = struct{}{}
 	}
 }
+
+// OnlyClaimed ends the care for rows of sweeps that no process had claimed: a claim may stand for long, but a row that is PENDING so late may be one that a
+// person has set back.
+func (b *ReadBack) OnlyClaimed() { b.claimed.Store(true) }
 
 // End ends the care: no row that comes now can have been sent by the dead process. What was read is forgotten.
 func (b *ReadBack) End() {

@@ -154,6 +154,19 @@ func TestRowsThatAreSetBackAreSent(t *testing.T) {
 	})
 }
 
+// Late in the care a row of a sweep that is PENDING may be one that a person has set back, and is sent; a claimed one is looked for.
+func TestLateOnlyClaimedRowsOfASweepAreLookedFor(t *testing.T) {
+	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a"), record("3", "a")}}}, func(t *testing.T, b trial) {
+		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a"), message("a", "3", "a")}
+		list[0].Path, list[0].Status = outbox.PathSweep, outbox.Sending
+		list[1].Path, list[1].Status = outbox.PathSweep, outbox.Pending
+		b.OnlyClaimed()
+		if got := b.Sent(t.Context(), list); !slices.Equal(got, []bool{true, false, true}) {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
 // A row of a sweep may have been sent by a process before the last one, whose claim stands: only for such rows, when they were not found, the
 // time since then is read, and what cannot be read of it leaves what was found.
 func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {

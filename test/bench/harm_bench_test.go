@@ -32,8 +32,9 @@ func BenchmarkHarm(b *testing.B) {
 				b.ReportMetric(float64(r.Percentile(.99).Microseconds())/1000, "p99-ms-"+what)
 			}
 			report("alone", app.Run(b, pause, span))
-			_, end := f.startTail(b, relay.LogEnd(b, f.table.DB), 1)
+			tails, end := f.startTail(b, relay.LogEnd(b, f.table.DB), 1)
 			report("tail", app.Run(b, pause, span))
+			testkit.Must(b, <-tails)
 			end()
 			f.Start(b)
 			f.awaitSent(b)

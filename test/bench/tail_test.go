@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -55,49 +56,22 @@ func tail(spec string) error {
 	if err != nil {
 		return err
 	}
-	to := &produce{out: out, free: make(chan struct{}, unwritten), want: t.Want, reached: make(chan struct{})}
+	to := &bareDrain{out: out, free: semaphore.NewWeighted(unwritten), acknowledged: make(chan outbox.Completion, unwritten)}
 	go func() {
-		<-to.reached
-		_, _ = os.Stdout.WriteString("\n") // an error is seen as a line that does not come
+		for left := t.Want; ; {
+			n := len(to.gather())
+			to.free.Release(int64(n))
+			if left -= n; left <= 0 && left+n > 0 {
+				_, _ = os.Stdout.WriteString("\n") // an error is seen as a line that does not come
+			}
+		}
 	}()
 	reader := canal.New(canal.Config{Server: server.Config{Address: t.Database, User: "root"}, Tables: []*table.Table{mapped}}, to, zap.NewNop(), prometheus.NewRegistry())
 	return reader.Run(context.Background(), t.From)
 }
 
-// produce publishes the offered rows and forgets them.
-type produce struct {
-	discard
-	out     sink.Sink
-	free    chan struct{} // has one for each row in flight
-	want    int
-	reached chan struct{}
-}
-
-func (p *produce) Offer(ctx context.Context, txn *outbox.Txn) error {
-	for range txn.Messages {
-		select {
-		case p.free <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if len(txn.Messages) == 0 {
-		return nil
-	}
-	p.rows += len(txn.Messages)
-	last := p.rows >= p.want && p.rows-len(txn.Messages) < p.want
-	p.out.Send(txn.Messages, func(results []sink.Result) {
-		for range results {
-			<-p.free
-		}
-		if last {
-			close(p.reached)
-		}
-	})
-	return nil
-}
-
-// startTail starts a process that only tails and produces, from a position. reached waits until it has produced want rows, if it should; end ends it.
+// startTail starts a process that only tails and produces, from a position. reached gets a nil error when want rows
+// are acknowledged; end ends it.
 func (f *fixture) startTail(b testing.TB, from outbox.Position, want int) (reached <-chan error, end func()) {
 	b.Helper()
 	spec, err := json.Marshal(Tail{

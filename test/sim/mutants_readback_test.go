@@ -57,7 +57,7 @@ var readBackMutations = []mutation{
 	},
 	{
 		rule: "claims stand until a sweep took them over", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
-		edits: []edit{{" && r.Ready() && r.Sweeper.TookOver() {", " && r.Ready() {"}},
+		edits: []edit{{"late && r.Ready() && r.Sweeper.TookOver() {", "late && r.Ready() {"}},
 	},
 	{
 		rule: "the claims of rows that must wait stand too", file: "fallback/claims.go", test: "ClaimsAreTakenOverAtLast", in: "fallback",
