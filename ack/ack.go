@@ -6,9 +6,9 @@
 // after a restart. When that batch fails, Run ends with the error and nothing is journalled any more.
 // - A row is removed from the journal and the registry only when its table has the status, so it is not published again
 // meanwhile. A database outage delays this and loses nothing.
-// - A table that cannot be written delays other tables for at most 300 ms (lasting); with leaveAll rows in memory, also those of their rows that are left in
-// the journal. A row that its table refuses for its data,
-// or that another session has locked, delays no other row. A sent row that its table refuses is retried until the table accepts
+// - A table that cannot be written delays other tables for at most 300 ms (lasting). A row that its table refuses for its data,
+// or that another session has locked, delays no other row; 5,000 such rows keep those of
+// their table in the journal that are left there. A sent row that its table refuses is retried until the table accepts
 // it.
 //
 // Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one each for the table's locked and
@@ -223,7 +223,9 @@ func (a *Acker) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	a.queues.open(func(q *writeQueue) { a.writeFrom(work, q) })
-	a.left.fetch(work, nil)
+	for _, table := range a.queues.leftTables() {
+		a.left.fetch(work, table)
+	}
 	if err := a.journalLoop(ctx); err != nil {
 		cut()
 		a.queues.close()

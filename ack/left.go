@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,16 +15,22 @@ import (
 // leftRows are sent rows whose statuses wait in the journal alone. A drain sends rows faster than a table takes their statuses, and a row in memory
 // takes some hundred bytes. Guarded by writeQueues.mu.
 //
-// While rows are left a writer runs: rows are left only behind others of their table, and a writer that has few fetches left ones before it ends.
+// While rows of a table are left, one of its writers runs: they are left only behind others of their table, and a writer fetches them before it ends. A table
+// that takes no statuses keeps only its own rows from being fetched.
 type leftRows struct {
-	records []uint64            // of the journal, oldest first
+	records []uint64            // of the journal, oldest first, that were not read since
+	own     map[string][]uint64 // by table, oldest first: records that were read while the table was full; they are older than those in records
 	list    []outbox.Completion // those that are just being left, for reuse
 	rows    int                 // in these records, and in the one that is being fetched
 	tables  map[string]int      // the same by table
 }
 
-// leaveAll is the number of rows of all tables from which rows are left of each table that has fewRows waiting, and none is fetched.
+// leaveAll is the number of rows of all tables from which each table that has fewRows waiting leaves further ones, and fetches none.
 const leaveAll = 5000
+
+// heldMost is the number of locked, or of refused, rows of a table from which further ones are left and none is fetched: the next ones may be held as well, and
+// the memory is to have a bound.
+const heldMost = 5000
 
 // LeftBehind is the number of rows in memory from which a start leaves those of the journal there, whichever tables may leave rows now: an earlier process may
 // have left a million, with another configuration.
@@ -63,14 +70,14 @@ func (l *leftRows) add(record uint64, rows []outbox.Completion) {
 	}
 }
 
-// leaves reports whether further rows of a table are left. Callers hold mu.
+// leaves reports whether further rows of a table are left: a writer of the table must run. Callers hold mu.
 func (w *writeQueues) leaves(table string) bool {
-	q := w.queues[queueKey{table: table}]
-	if q == nil || !q.writing || !w.cfg.Leaves(table) {
+	if !w.cfg.Leaves(table) {
 		return false
 	}
-	rows := q.rows()
-	return rows >= w.cfg.LeaveFrom || rows >= min(fewRows, w.cfg.LeaveFrom) && (w.left.rows > 0 || w.waiting >= leaveAll)
+	q := w.queues[queueKey{table: table}]
+	few := q != nil && q.writing && w.left.rows > 0 && q.rows() >= min(fewRows, w.cfg.LeaveFrom)
+	return few || w.full(table)
 }
 
 // isLeft reports whether the journal knows enough of a row: not of one that is sent again, or that the log did not bring.
@@ -83,18 +90,68 @@ func (w *writeQueues) leaveFrom(record uint64, rows []outbox.Completion) {
 	w.left.add(record, rows)
 }
 
-// nextLeft takes the oldest record out, if a queue has few rows, or there is none, and there is room for more.
-func (w *writeQueues) nextLeft(q *writeQueue) (record uint64, ok bool) {
+// full reports whether a table has so many rows in memory, and so a writer, that further ones are left and none is fetched. Callers hold mu.
+func (w *writeQueues) full(table string) bool {
+	for _, kind := range []queueKind{locked, refused} {
+		if q := w.queues[queueKey{table, kind}]; q != nil && q.writing && q.rows() >= heldMost {
+			return true
+		}
+	}
+	q := w.queues[queueKey{table: table}]
+	return q != nil && q.writing && (q.rows() >= w.cfg.LeaveFrom || q.rows() >= min(fewRows, w.cfg.LeaveFrom) && w.waiting >= leaveAll)
+}
+
+// leftTables are the tables of which rows are left.
+func (w *writeQueues) leftTables() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.left.records) == 0 || w.waiting >= leaveAll || q != nil && q.items.len() >= min(writeBatch, w.cfg.LeaveFrom) {
-		return 0, false
+	return slices.Collect(maps.Keys(w.left.tables))
+}
+
+// nextLeft takes the oldest record out that may have left rows of a table, if the table has few in memory. alone: of its rows only those of the table are wanted,
+// because others were fetched when it was read first, or have it in their list.
+func (w *writeQueues) nextLeft(table string) (record uint64, alone, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.queues[queueKey{table: table}]
+	if w.left.tables[table] == 0 || w.full(table) || q != nil && q.items.len() >= min(writeBatch, w.cfg.LeaveFrom) {
+		return 0, false, false
+	}
+	if list := w.left.own[table]; len(list) > 0 {
+		if w.left.own[table] = list[1:]; len(list) == 1 {
+			delete(w.left.own, table)
+		}
+		return list[0], true, true
+	}
+	if len(w.left.records) == 0 {
+		return 0, false, false
 	}
 	record = w.left.records[0]
 	if w.left.records = w.left.records[1:]; len(w.left.records) == 0 {
 		w.left.records = nil
 	}
-	return record, true
+	return record, false, true
+}
+
+// fetchable takes the rows out of a record's that are not to be fetched: those of other tables if it is read for one alone, else those of full tables, which read
+// it later.
+func (w *writeQueues) fetchable(record uint64, list []outbox.Completion, table string, alone bool) []outbox.Completion {
+	if alone {
+		return slices.DeleteFunc(list, func(c outbox.Completion) bool { return c.Table != table })
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	full := map[string]bool{}
+	return slices.DeleteFunc(list, func(c outbox.Completion) bool {
+		is, known := full[c.Table]
+		if !known {
+			is = w.left.tables[c.Table] > 0 && w.full(c.Table)
+			if full[c.Table] = is; is {
+				w.left.own[c.Table] = append(w.left.own[c.Table], record)
+			}
+		}
+		return is
+	})
 }
 
 // fetched counts rows out that are in memory again.
@@ -129,12 +186,12 @@ type leftReader struct {
 	brought []outbox.Completion // for reuse
 }
 
-// fetch reads the oldest left rows while a queue has few: its writer calls it.
-func (l *leftReader) fetch(work context.Context, q *writeQueue) {
+// fetch reads the oldest left rows of a table while it has few in memory, with those of other tables that are not full: its writers call it.
+func (l *leftReader) fetch(work context.Context, table string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for work.Err() == nil {
-		record, ok := l.queues.nextLeft(q)
+		record, alone, ok := l.queues.nextLeft(table)
 		if !ok {
 			return
 		}
@@ -145,7 +202,7 @@ func (l *leftReader) fetch(work context.Context, q *writeQueue) {
 			l.failed()
 			return
 		}
-		list = l.progress.Fetch(list)
+		list = l.progress.Fetch(l.queues.fetchable(record, list, table, alone))
 		l.queues.fetched(list)
 		l.queues.add(list)
 		clear(list)

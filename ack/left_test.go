@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,98 @@ func TestWhichRowsAreLeft(t *testing.T) {
 	})
 }
 
+// A table that takes no statuses keeps those of no other table from being fetched, however many rows it has in memory and in the journal.
+func TestAFullTableKeepsNoOtherFromItsLeftRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		gate := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(gate) })
+		defer letGo()
+		w.onApply = func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
+			if batch[0].Table == "shop.free" {
+				time.Sleep(20 * time.Millisecond)
+				return nil, nil
+			}
+			select {
+			case <-gate:
+				return nil, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		b := run(t, build(w, Config{Leaves: every}))
+		away := []string{shop, "shop.b", "shop.c"} // with 2,000 rows each, more than leaveAll
+		const each = 20_000
+		for n := 0; n < each; n += 50 {
+			var list []outbox.Completion
+			for _, table := range append(away, "shop.free") {
+				list = append(list, completions(table, n, n+49, outbox.ActionMarkSent)...)
+			}
+			b.Add(list) // one record of all tables
+			time.Sleep(5 * time.Millisecond)
+		}
+		leftOfFree := slices.ContainsFunc(w.records[len(w.records)/2], func(c outbox.Completion) bool { return c.Table == "shop.free" && w.left[c.Identity] })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if w.writtenOf("shop.free") != each || b.Settling("shop.free") != 0 || !leftOfFree {
+			t.Errorf("%d rows of the free table are written, %d settle; some were left: %t", w.writtenOf("shop.free"), b.Settling("shop.free"), leftOfFree)
+		}
+		if left := b.queues.leftRows(); left < 3*(each-3000) {
+			t.Errorf("%d rows of the other tables are left", left)
+		}
+		letGo()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if len(w.written) != 4*each || b.Pending() != 0 || b.queues.leftRows() != 0 || len(b.queues.left.own) != 0 {
+			t.Errorf("%d rows are written of %d, %d pending, %d left, %d lists", len(w.written), 4*each, b.Pending(), b.queues.leftRows(), len(b.queues.left.own))
+		}
+		testMust(t, b.close())
+	})
+}
+
+// Another session holds the locks of all rows of a table, or the table refuses all: those that wait in the journal stay there, so that the memory has a bound.
+func TestLeftRowsOfATableThatTakesNone(t *testing.T) {
+	for _, kind := range []queueKind{locked, refused} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			var free atomic.Bool
+			w.onApply = func(_ context.Context, batch []outbox.Completion) (list []outbox.WriteError, err error) {
+				time.Sleep(20 * time.Millisecond)
+				for _, c := range batch {
+					if c.Table == shop && !free.Load() {
+						list = append(list, outbox.WriteError{Completion: c, Retryable: kind == locked, Reason: "locked or refused"})
+					}
+				}
+				return list, nil
+			}
+			b := run(t, build(w, Config{Leaves: every}))
+			const rows = 30_000
+			for n := 0; n < rows; n += 500 {
+				b.Add(completions(shop, n, n+499, outbox.ActionMarkSent))
+				if n >= rows-2000 {
+					b.Add(completions("shop.b", n, n+499, outbox.ActionMarkSent))
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			if most := heldMost + 2000 + writeBatch; b.queues.count(kind) > most || b.queues.leftRows() < rows-most {
+				t.Errorf("kind %d: %d rows are in memory, of %d at most; %d are left", kind, b.queues.count(kind), most, b.queues.leftRows())
+			}
+			if w.writtenOf("shop.b") != 2000 {
+				t.Errorf("%d rows of the other table are written", w.writtenOf("shop.b"))
+			}
+			free.Store(true)
+			time.Sleep(30 * time.Minute)
+			synctest.Wait()
+			if len(w.written) != rows+2000 || b.Pending() != 0 || b.queues.leftRows() != 0 {
+				t.Errorf("%d rows are written of %d, %d pending, %d left", len(w.written), rows+2000, b.Pending(), b.queues.leftRows())
+			}
+			testMust(t, b.close())
+		})
+	}
+}
+
 // A stop writes left rows as well; what it has no time for stays in the journal.
 func TestStopWithLeftRows(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
@@ -281,6 +374,17 @@ func TestLeftRowsWithFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (w *world) writtenOf(table string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.written {
+		if id.Table == table {
+			n++
+		}
+	}
+	return n
 }
 
 func testMust(t *testing.T, err error) {

@@ -65,7 +65,7 @@ type writeQueue struct {
 func (q *writeQueue) rows() int { return q.items.len() + q.taken }
 
 func newWriteQueues(cfg Config) *writeQueues {
-	w := &writeQueues{cfg: cfg, queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, left: leftRows{tables: map[string]int{}}, draining: make(chan struct{})}
+	w := &writeQueues{cfg: cfg, queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, left: leftRows{tables: map[string]int{}, own: map[string][]uint64{}}, draining: make(chan struct{})}
 	w.idle.L = &w.mu
 	return w
 }

@@ -15,7 +15,7 @@ import (
 // writeFrom is the loop of a queue's writer: it ends with the queue, or when work is cut.
 func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 	for {
-		a.left.fetch(work, q)
+		a.left.fetch(work, q.table)
 		wait, ok := a.queues.due(q, work.Err())
 		switch {
 		case !ok:

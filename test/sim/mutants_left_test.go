@@ -12,7 +12,7 @@ var leftMutations = []mutation{
 	},
 	{
 		rule: "rows that are left are fetched", file: "ack/left.go", found: "P1: ",
-		edits: []edit{{"	record = w.left.records[0]\n", "	if true {\n		return 0, false\n	}\n	record = w.left.records[0]\n"}},
+		edits: []edit{{"	record = w.left.records[0]\n", "	if true {\n		return 0, false, false\n	}\n	record = w.left.records[0]\n"}},
 	},
 	{
 		rule: "a start knows the rows that it leaves in the journal", file: "internal/relay/start.go", found: "P[13]: ", seeds: 3000,
@@ -21,5 +21,13 @@ var leftMutations = []mutation{
 	{
 		rule: "a row is left in the registry before its record can be read", file: "ack/left.go", test: "TestManyRowsWaitInTheJournalAlone", in: "ack",
 		edits: []edit{{"		out(left) //", "		//"}},
+	},
+	{
+		rule: "a full table keeps no other one from its left rows", file: "ack/left.go", test: "TestAFullTableKeepsNoOtherFromItsLeftRows", in: "ack",
+		edits: []edit{{"is = w.left.tables[c.Table] > 0 && w.full(c.Table)", "is = false"}},
+	},
+	{
+		rule: "locked and refused rows have a bound in memory", file: "ack/left.go", test: "TestLeftRowsOfATableThatTakesNone", in: "ack",
+		edits: []edit{{"q.writing && q.rows() >= heldMost", "false"}},
 	},
 }
