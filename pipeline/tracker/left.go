@@ -54,5 +54,6 @@ func (t *Tracker) Fetch(list []outbox.Completion) []outbox.Completion {
 		fetched = append(fetched, c)
 	}
 	clear(list[len(fetched):])
+	t.broadcast() // there is room for more that are left
 	return fetched
 }

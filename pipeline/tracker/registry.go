@@ -135,11 +135,16 @@ func (t *Tracker) Has(e *Entry) bool {
 	return e.listed
 }
 
-// Owner returns the entry of a row that is in the registry; nil when the row has no owner, or was left in the journal.
+// Owner returns the entry of a row; nil when the row has no owner. That of a row that is left in the journal says only that the journal has it, and is in no
+// registry.
 func (t *Tracker) Owner(row outbox.Identity) *Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.registry[row]
+	e := t.registry[row]
+	if e == nil && t.isLeft(row) {
+		e = &Entry{id: row, origin: fromJournal}
+	}
+	return e
 }
 
 // Each calls f with the entry of every row that has an owner, but for rows that are left. f must not call the tracker.

@@ -30,4 +30,12 @@ var leftMutations = []mutation{
 		rule: "locked and refused rows have a bound in memory", file: "ack/left.go", test: "TestLeftRowsOfATableThatTakesNone", in: "ack",
 		edits: []edit{{"q.writing && q.rows() >= heldMost", "false"}},
 	},
+	{
+		rule: "no key waits for a row that is left", file: "pipeline/tracker/registry.go", test: "TestLeftRowsKeepTheirOwner", in: "pipeline/tracker",
+		edits: []edit{{"	if e == nil && t.isLeft(row) {\n", "	if false {\n"}},
+	},
+	{
+		rule: "rows that are fetched make room for others", file: "pipeline/tracker/left.go", test: "TestLeftRowsKeepTheirOwner", in: "pipeline/tracker",
+		edits: []edit{{"	t.broadcast() // there is room for more that are left\n", ""}},
+	},
 }
