@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,5 +56,28 @@ func TestABacklogIsPublishedAheadOfItsStatuses(t *testing.T) {
 			t.Errorf("%d messages of %d rows, and %d copies", n, rows, copies)
 		}
 		l.stopInTime()
+	})
+}
+
+// D07: a table whose statuses wait keeps no other one from its statuses, though rows of both are left in the same records of the journal.
+func TestD07_AFullTableKeepsNoOtherFromItsStatuses(t *testing.T) {
+	relay.Long(t)
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.table("other")
+		l.more = "fallback: {interval: 1h, threshold: 1h}"
+		l.start()
+		holder := l.session("LOCK TABLES t_local_message WRITE")
+		const parts, each = 40, 500
+		for n := range parts {
+			part := columns + values(keys(fmt.Sprint(n, "-"), each)...)
+			holder.exec("INSERT INTO t_local_message " + part)
+			l.exec("INSERT INTO other " + strings.ReplaceAll(part, "('order',", "('other',"))
+		}
+		l.wait("the statuses of the other table", func() bool { return l.number("SELECT COUNT(*) FROM other WHERE status <> 2") == 0 })
+		l.wait("the locked table's rows to be published", func() bool { return l.metric("ack_pending") == parts*each })
+		holder.exec("UNLOCK TABLES")
+		l.sent()
+		l.wait("the journal to be empty", func() bool { return l.metric("journal_entries") == 0 })
 	})
 }
