@@ -116,7 +116,7 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 			a.refusedRows(q, got.refused, false)
 		}
 		a.metrics.writeErrors.Inc()
-		first := a.queues.failed(q, failed, err, a.pause)
+		first := a.queues.failed(q, failed, err, a.cfg.pause)
 		if first && work.Err() == nil { // our own cut proves nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
 				"published again", zap.String("table", q.table), zap.Error(err))
@@ -125,7 +125,7 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 	}
 	a.refusedRows(q, got.refused, got.final > 0)
 	if len(got.locked) > 0 && q.kind == locked {
-		a.queues.failed(q, got.locked, nil, a.pause)
+		a.queues.failed(q, got.locked, nil, a.cfg.pause)
 		return
 	}
 	if q.kind == refused {
@@ -187,11 +187,11 @@ func (a *Acker) applySideBySide(work context.Context, batch []outbox.Completion)
 }
 
 // pause is the wait after n earlier consecutive failures.
-func (a *Acker) pause(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) }
+func (c *Config) pause(n int) time.Duration { return c.Retry.Delay(n, c.Random()) }
 
 // postpone queues rows that another session has locked for later.
 func (a *Acker) postpone(table string, rows []outbox.Completion) {
-	if a.queues.postpone(table, rows, a.pause) {
+	if a.queues.postpone(table, rows, a.cfg.pause) {
 		a.log.Warn("another session holds the locks of outbox rows: their statuses wait for it, those of other rows do not; "+
 			"find the transaction that does not end", append(rowFields(rows[0]), zap.Int("rows", len(rows)))...)
 	}

@@ -132,6 +132,7 @@ func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, lo
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load, triggers)
+	s.replica = replica{log: log, errors: s.metrics.replicaErrors}
 	return s
 }
 

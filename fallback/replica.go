@@ -1,6 +1,9 @@
 package fallback
 
-import "go.uber.org/zap"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
 
 // primaryEvery: one of this number of regular sweeps reads the primary. It bounds how long a replica that has stopped, or never
 // gets a row (sql_log_bin=0), hides the row.
@@ -9,6 +12,8 @@ const primaryEvery = 10
 // replica decides which regular sweeps read the replica, and whether it answered last. Sweeps without threshold read the primary:
 // after a gap, at a start and when triggered they look for rows that the replica may not have.
 type replica struct {
+	log    *zap.Logger
+	errors prometheus.Counter
 	sweeps int
 	away   bool
 }
@@ -19,17 +24,18 @@ func (r *replica) next() bool {
 	return r.sweeps%primaryEvery != 0
 }
 
-func (s *Sweeper) replicaFailed(err error) {
-	s.metrics.replicaErrors.Inc()
-	if !s.replica.away {
-		s.log.Warn("the server of fallback.read_from does not return the rows, the sweep reads the primary", zap.Error(err))
+// failed counts an error of the replica, and logs the first.
+func (r *replica) failed(err error) {
+	r.errors.Inc()
+	if !r.away {
+		r.log.Warn("the server of fallback.read_from does not return the rows, the sweep reads the primary", zap.Error(err))
 	}
-	s.replica.away = true
+	r.away = true
 }
 
-func (s *Sweeper) replicaAnswers() {
-	if s.replica.away {
-		s.log.Info("the server of fallback.read_from returns the rows again")
+func (r *replica) answered() {
+	if r.away {
+		r.log.Info("the server of fallback.read_from returns the rows again")
 	}
-	s.replica.away = false
+	r.away = false
 }

@@ -163,7 +163,7 @@ func (s *Sweeper) list(ctx context.Context, r *run, b *batches, name string, que
 		asked := time.Now()
 		page, next, err := s.due(ctx, name, at, query, useReplica)
 		if err != nil && useReplica && ctx.Err() == nil {
-			s.replicaFailed(err)
+			s.replica.failed(err)
 			useReplica, at = false, table.Cursor{} // again on the primary: what was published meanwhile is no longer due
 			continue
 		}
@@ -184,7 +184,7 @@ func (s *Sweeper) list(ctx context.Context, r *run, b *batches, name string, que
 		}
 	}
 	if useReplica {
-		s.replicaAnswers()
+		s.replica.answered()
 	}
 	return nil
 }
