@@ -68,14 +68,19 @@ func (s *service) Status(ctx context.Context) operator.Status {
 	st.Tables, st.OtherRelays = s.d.samples.Tables(now), s.d.relays.Others()
 	if s.d.relay.Ready() {
 		s.again(&st)
-		showFlow(&st, s.d.relay.Flow.Snapshot())
+		flow := s.d.relay.Flow.Snapshot()
+		showFlow(&st, flow)
 		acks := s.d.relay.Acks.Snapshot()
 		totals.Tally, totals.Deferred = s.d.relay.Flow.Tally()
 		totals.Retried, totals.Failed = uint64(acks.Retried), uint64(acks.Failed)
 		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
 		troubles = append(troubles, s.heldRows()...)
-		for _, line := range s.d.relay.Acks.Problems() {
+		unwritten := s.d.relay.Acks.Problems()
+		for _, line := range unwritten {
 			troubles = append(troubles, operator.SeeCause(line, "The database is away"))
+		}
+		if flow.Full && len(unwritten)+acks.Unwritable > 0 { // else a drain waits for its table
+			troubles = append(troubles, operator.See(fmt.Sprintf("nothing is published until statuses are written: %d rows wait for theirs", flow.Unwritten), "Rows that cannot be written"))
 		}
 		troubles = append(troubles, s.rowTroubles()...)
 		showRows(&st, acks)

@@ -60,8 +60,12 @@ func (f *flight) inMemory() tracker.Window {
 func (f *flight) room(path outbox.Path) bool {
 	memory, unwritten := f.inMemory(), f.tracker.Unwritten()
 	unwritten.Swept += memory.Swept
-	return f.takes() && tracker.Limit{Rows: f.cfg.MaxInFlight, Bytes: f.cfg.MaxInFlightBytes}.Room(memory, path) &&
-		tracker.Limit{Rows: f.cfg.MaxUnwritten, Bytes: f.cfg.MaxInFlightBytes}.Room(unwritten, path) && f.tracker.Left() < f.cfg.MaxLeft
+	return f.takes() && tracker.Limit{Rows: f.cfg.MaxInFlight, Bytes: f.cfg.MaxInFlightBytes}.Room(memory, path) && f.mayWait(unwritten, path)
+}
+
+// mayWait reports whether one more row may wait for its status.
+func (f *flight) mayWait(unwritten tracker.Window, path outbox.Path) bool {
+	return tracker.Limit{Rows: f.cfg.MaxUnwritten, Bytes: f.cfg.MaxInFlightBytes}.Room(unwritten, path) && f.tracker.Left() < f.cfg.MaxLeft
 }
 
 // takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry

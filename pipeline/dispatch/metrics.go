@@ -136,6 +136,7 @@ type State struct {
 	Held            int       // rows of tables without a status that wait for their topic or for their next attempt, and the checkpoint with them
 	HeldSince       time.Time // since when the first of them is in memory
 	Unwritten       int
+	Full            bool      // no row is taken before statuses are written
 	Breaker         string    // closed, open, half-open, or LeaseNotHeld: nothing is sent, and the broker is not the cause
 	Trouble         string    // why the breaker is not closed, or the last failure; "" when all is well
 	UnansweredSince time.Time // since when the broker has answered no message although there are some; zero when there are none
@@ -154,7 +155,7 @@ func (d *Dispatch) State() State {
 	defer d.mu.Unlock()
 	s := State{
 		InFlight: d.atSink.Rows, InFlightBytes: d.atSink.Bytes, RetryBuffer: d.retry.Rows, Held: d.held.Rows, Unwritten: d.tracker.Unwritten().Rows + d.tracker.Left(),
-		Trouble: d.trouble, SuspendedTopics: d.topics.list(), breaker: d.breaker.state,
+		Full: !d.mayWait(d.tracker.Unwritten(), outbox.PathBinlog), Trouble: d.trouble, SuspendedTopics: d.topics.list(), breaker: d.breaker.state,
 	}
 	s.WaitingKeys, s.WaitingRows = d.order.Waiting()
 	// A breaker that opened because nothing may be sent stays open until the first answer after the lease is held again.

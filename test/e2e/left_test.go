@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,4 +81,29 @@ func TestD07_AFullTableKeepsNoOtherFromItsStatuses(t *testing.T) {
 		l.sent()
 		l.wait("the journal to be empty", func() bool { return l.metric("journal_entries") == 0 })
 	})
+}
+
+// Where no rows are left, as with ordering: key, those whose statuses wait have places in memory. When there is none any more, status says why nothing is published.
+func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
+	relay.Long(t)
+	l := newLab(t, testkit.SharedDatabase(t, testkit.MySQL))
+	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}"
+	l.start()
+	holder := l.session("LOCK TABLES t_local_message WRITE")
+	for n := range 21 {
+		holder.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...))
+	}
+	says := func() bool {
+		status, err := l.admin().Status(t.Context())
+		testkit.Must(t, err)
+		return slices.ContainsFunc(status.Problems, func(p string) bool {
+			return strings.HasPrefix(p, "nothing is published until statuses are written: 10000 rows wait for theirs")
+		})
+	}
+	l.wait("status to say that publishing waits", says)
+	holder.exec("UNLOCK TABLES")
+	l.sent()
+	if says() {
+		t.Error("status says that publishing waits after all statuses are written")
+	}
 }
