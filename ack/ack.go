@@ -41,6 +41,8 @@ type Progress interface {
 	// Passed returns sent rows of tables without a status whose transactions are before the last Checkpoint; it is called when
 	// that is durable. Their journal entries are no longer needed: Written follows.
 	Passed() []outbox.Completion
+	// Refused takes sent rows whose status their table refuses: they stay owned and take no room from others.
+	Refused([]outbox.Completion)
 	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again.
 	Written([]outbox.Completion)
 	// Leave takes rows out of memory that the journal has. They keep their owner.

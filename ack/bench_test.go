@@ -19,6 +19,7 @@ func (i *instant) Settled([]outbox.Completion)      {}
 func (i *instant) Written(list []outbox.Completion) { i.written.Add(int64(len(list))) }
 func (i *instant) Passed() []outbox.Completion      { return nil }
 func (i *instant) Leave([]outbox.Completion)        {}
+func (i *instant) Refused([]outbox.Completion)      {}
 
 func (i *instant) Fetch([]outbox.Completion) []outbox.Completion { return nil }
 

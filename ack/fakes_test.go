@@ -161,6 +161,12 @@ func (w *world) Leave(list []outbox.Completion) {
 	}
 }
 
+func (w *world) Refused(list []outbox.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note("refused %v", names(list))
+}
+
 func (w *world) Fetch(list []outbox.Completion) []outbox.Completion {
 	w.mu.Lock()
 	defer w.mu.Unlock()

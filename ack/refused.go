@@ -117,6 +117,11 @@ func (a *Acker) refusedRows(q *writeQueue, rows []outbox.WriteError, progress bo
 	if !again {
 		a.metrics.unwritable.WithLabelValues(outbox.ActionMarkSent.String()).Add(float64(len(rows)))
 		a.pending.Add(-int64(len(rows)))
+		list := make([]outbox.Completion, len(rows))
+		for i := range rows {
+			list[i] = rows[i].Completion
+		}
+		a.progress.Refused(list)
 	}
 	n := a.queues.refuse(q.table, rows, again, progress, a.cfg.Random)
 	if n == 0 || len(rows) == 0 {

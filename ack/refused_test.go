@@ -3,6 +3,7 @@ package ack
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,15 @@ func TestG32_RefusedStatusesAreWrittenWhenTheTableTakesThem(t *testing.T) {
 		}
 		if s := b.Snapshot(); s.Unwritable != 617 || s.NewestUnwritable == nil || b.metric(t, "canal_outbox_unwritable_rows") != 617 || b.metric(t, "canal_outbox_unwritable_total") != 617 {
 			t.Errorf("snapshot %+v", s)
+		}
+		set := 0
+		for _, call := range w.trace() {
+			if strings.HasPrefix(call, "refused ") {
+				set += len(strings.Fields(call)) - 1
+			}
+		}
+		if set != 617 {
+			t.Errorf("%d rows are set aside, want each once", set)
 		}
 		if n := len(w.applySizes); n > 617+6*60+60 {
 			t.Errorf("%d attempts in six hours", n)

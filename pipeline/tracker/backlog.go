@@ -12,6 +12,7 @@ type backlog struct {
 	swept     atomic.Int64 // of these, rows that the sweep found
 	failing   atomic.Int64 // bytes of Unwritten
 	leftRows  atomic.Int64 // rows whose completion waits in the journal alone
+	aside     int          // rows that their tables refuse, and that unwritten does not count. Guarded by Tracker.mu
 }
 
 // Complete passes rows on to ack: their completion is made, and the message is not needed any more.
@@ -25,10 +26,15 @@ func (b *backlog) Complete(entries ...*Entry) {
 	b.unwritten.Add(int64(len(entries)))
 }
 
-// written ends what Complete and Carry began.
+// written ends what Complete and Carry began. Callers hold Tracker.mu.
 func (b *backlog) written(e *Entry, m *outbox.Message) {
 	if m != nil {
 		b.failing.Add(-int64(m.Size()))
+	}
+	if e.aside {
+		e.aside = false
+		b.aside--
+		return
 	}
 	b.unwritten.Add(-1)
 	if e.Swept() {
@@ -36,8 +42,8 @@ func (b *backlog) written(e *Entry, m *outbox.Message) {
 	}
 }
 
-// Unwritten is the window of the rows with a completion that the table has not. Its bytes are those of messages that wait for the failed-message
-// log; the other messages are not needed any more.
+// Unwritten is the window of the rows with a completion that the table has not, without those set aside (Refused). Its bytes are those of messages that wait for the
+// failed-message log; the other messages are not needed any more.
 func (b *backlog) Unwritten() Window {
 	return Window{Rows: int(b.unwritten.Load()), Bytes: int(b.failing.Load()), Swept: int(b.swept.Load())}
 }

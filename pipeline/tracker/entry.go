@@ -20,6 +20,7 @@ type Entry struct {
 	origin origin
 	seq    uint64 // its transaction in the low-water mark; 0 when it holds none back. Guarded by Tracker.mu
 	listed bool   // it is in the registry, under its id. Guarded by Tracker.mu
+	aside  bool   // it does not count in Unwritten, see Refused. Guarded by Tracker.mu
 }
 
 // Sends is what dispatch remembers of a row; it stands here so that a row costs one allocation. Dispatch alone uses it.

@@ -127,6 +127,24 @@ func (t *Tracker) Written(list []outbox.Completion) {
 	t.broadcast()
 }
 
+// mostAside is the number of refused rows that Unwritten does not count: some 70 MB.
+const mostAside = 100_000
+
+// Refused takes sent rows whose status their table refuses, perhaps for ever, so that they take no room from other rows. Up to mostAside are set aside;
+// they are owned until they are written.
+func (t *Tracker) Refused(list []outbox.Completion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range list {
+		if e := t.owned(&list[i]); e != nil && !e.aside && t.aside < mostAside {
+			t.written(e, nil)
+			e.aside = true
+			t.aside++
+		}
+	}
+	t.broadcast()
+}
+
 // Settle lets the low-water mark pass a row that the relay still owns: the table shows it as PENDING, and after a crash the
 // sweep finds it.
 func (t *Tracker) Settle(e *Entry) {

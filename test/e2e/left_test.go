@@ -107,3 +107,21 @@ func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
 		t.Error("status says that publishing waits after all statuses are written")
 	}
 }
+
+// P8: rows whose statuses their table refuses stop no other row, however many they are.
+func TestP8_ManyRefusedStatusesStopNoOtherRow(t *testing.T) {
+	relay.Long(t)
+	l := newLab(t, testkit.SharedDatabase(t, testkit.MariaDB))
+	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}" // so that no row is left in the journal
+	l.exec("CREATE TRIGGER refuse BEFORE UPDATE ON t_local_message FOR EACH ROW IF OLD.biz_key LIKE 'bad%' AND NEW.status = 2 THEN " +
+		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF")
+	l.start()
+	const bad = 10_100 // more than the rows that may wait for their statuses
+	for n := 0; n < bad; n += 100 {
+		l.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint("bad", n, "-"), 100)...))
+	}
+	l.wait("the statuses to be refused", func() bool { return l.metric("unwritable_rows") == bad })
+	l.exec(insert("good"))
+	l.wait("another row to be SENT", func() bool { return l.number("SELECT COUNT(*) FROM t_local_message WHERE biz_key = 'good' AND status = 2") == 1 })
+	l.exec("DROP TRIGGER refuse")
+}

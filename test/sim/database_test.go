@@ -304,7 +304,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 		r.poison = true
 	case d.chance(0.06):
 		r.refusals = d.in(1, 5)
-	case d.chance(0.02) && !w.plan.quiet && w.plan.settings.Pipeline.MaxUnwritten == 0: // they stay unwritten
+	case d.chance(0.02) && !w.plan.quiet:
 		r.unwritable = true
 	}
 	switch {

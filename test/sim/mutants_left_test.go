@@ -35,6 +35,10 @@ var leftMutations = []mutation{
 		edits: []edit{{"	if e == nil && t.isLeft(row) {\n", "	if false {\n"}},
 	},
 	{
+		rule: "rows whose statuses are refused take no room", file: "ack/refused.go", found: "P1: ", seeds: 3000,
+		edits: []edit{{"		a.progress.Refused(list)\n", ""}, {"		for i := range rows {\n			list[i]", "		_ = list\n		for i := range rows {\n			list[i]"}},
+	},
+	{
 		rule: "rows that are fetched make room for others", file: "pipeline/tracker/left.go", test: "TestLeftRowsKeepTheirOwner", in: "pipeline/tracker",
 		edits: []edit{{"	t.broadcast() // there is room for more that are left\n", ""}},
 	},
