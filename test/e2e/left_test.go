@@ -122,6 +122,8 @@ func TestP8_ManyRefusedStatusesStopNoOtherRow(t *testing.T) {
 	}
 	l.wait("the statuses to be refused", func() bool { return l.metric("unwritable_rows") == bad })
 	l.exec(insert("good"))
-	l.wait("another row to be SENT", func() bool { return l.number("SELECT COUNT(*) FROM t_local_message WHERE biz_key = 'good' AND status = 2") == 1 })
+	l.wait("another row to be SENT", func() bool {
+		return l.number("SELECT COUNT(*) FROM t_local_message WHERE biz_key = 'good' AND status = 2") == 1
+	})
 	l.exec("DROP TRIGGER refuse")
 }
