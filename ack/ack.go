@@ -43,7 +43,8 @@ type Progress interface {
 	Passed() []outbox.Completion
 	// Refused takes sent rows whose status their table refuses: they stay owned and take no room from others.
 	Refused([]outbox.Completion)
-	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again.
+	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again. It wakes what waits for room, also
+	// with an empty list.
 	Written([]outbox.Completion)
 	// Leave takes rows out of memory that the journal has. They keep their owner.
 	Leave([]outbox.Completion)
@@ -84,6 +85,7 @@ type Config struct {
 	// finds there. It is called under a lock.
 	Leaves       func(table string) bool
 	LeaveFrom    int            // 2,000
+	Several      bool           // there are several tables, so that none may fill the memory, see Stuck
 	Pause        time.Duration  // while rows are left, no writer writes for so long once in PauseEvery; 0: none
 	PauseEvery   time.Duration  // 1 s, which is the most
 	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s

@@ -87,7 +87,9 @@ func (w *world) Settled(list []outbox.Completion) {
 func (w *world) Written(list []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.note("written %v", names(list))
+	if len(list) > 0 {
+		w.note("written %v", names(list))
+	}
 	for _, s := range list {
 		w.written[s.Identity]++
 	}

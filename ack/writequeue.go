@@ -56,6 +56,7 @@ type writeQueue struct {
 	quick    bool                // two concurrent statements take at most lockTime, by the last full batch
 	writing  bool                // a writer exists
 	failures int                 // attempts since the last success
+	failing  time.Time           // when the first of them ended
 	reason   string              // of the last failure
 	code     uint16              // the server's error number; 0 when there is none
 	retryAt  time.Time           // no attempt before
@@ -289,6 +290,7 @@ func (w *writeQueues) countFailure(q *writeQueue) (first bool) {
 	if q.failures > 1 {
 		return false
 	}
+	q.failing = time.Now()
 	w.failing[q.kind]++
 	return w.failing[q.kind] == 1
 }

@@ -117,6 +117,7 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 		}
 		a.metrics.writeErrors.Inc()
 		first := a.queues.failed(q, failed, err, a.cfg.pause)
+		a.progress.Written(nil)         // what waits for room asks whether the table is stuck
 		if first && work.Err() == nil { // our own cut proves nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
 				"published again", zap.String("table", q.table), zap.Error(err))
@@ -126,6 +127,7 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 	a.refusedRows(q, got.refused, got.final > 0)
 	if len(got.locked) > 0 && q.kind == locked {
 		a.queues.failed(q, got.locked, nil, a.cfg.pause)
+		a.progress.Written(nil) // as above
 		return
 	}
 	if q.kind == refused {

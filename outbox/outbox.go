@@ -115,6 +115,7 @@ const (
 	CauseStatus    Cause = "status"    // does not start as PENDING
 	CauseTopic     Cause = "topic"     // its topic is suspended
 	CauseOutage    Cause = "outage"    // its broker, partition or topic is away while others work
+	CauseTable     Cause = "table"     // the statuses of its table cannot be written for some time, and those of others can
 	CauseUnknown   Cause = "unknown"   // an event type that this version does not support, inside a transaction
 	CauseNotFound  Cause = "not_found" // in the recovery window: not (yet) visible in the table
 	CauseWaiting   Cause = "waiting"   // in the recovery window: waits for its retry
@@ -125,14 +126,14 @@ const (
 func Causes() []Cause {
 	return []Cause{
 		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseNotDue, CauseGrace,
-		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting, CauseOrder,
+		CauseStatus, CauseTopic, CauseOutage, CauseTable, CauseUnknown, CauseNotFound, CauseWaiting, CauseOrder,
 	}
 }
 
 // Triggers reports whether a deferred row must be looked up at once: every cause with which the row may be PENDING and due now.
 func (c Cause) Triggers() bool {
 	switch c {
-	case CauseNotDue, CauseGrace, CauseStatus, CauseTopic, CauseOutage, CauseWaiting, CauseOrder:
+	case CauseNotDue, CauseGrace, CauseStatus, CauseTopic, CauseOutage, CauseTable, CauseWaiting, CauseOrder:
 		return false
 	}
 	return true

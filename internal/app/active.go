@@ -219,7 +219,7 @@ func settings(cfg *config.Config, tables []*table.Table) relay.Settings {
 			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), Random: rand.Float64,
 			Tables: byTable, Topics: byTopic, Types: byType, Ordered: ordered,
 		},
-		Ack: ack.Config{FlushTimeout: relay.DefaultStop},
+		Ack: ack.Config{FlushTimeout: relay.DefaultStop, Several: len(tables) > 1},
 		Fallback: fallback.Config{
 			Tables: names(table.WithStatus(tables)), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
 			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Workers: cfg.Fallback.Workers, Rate: cfg.Fallback.Rate,

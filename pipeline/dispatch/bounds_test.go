@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,5 +152,44 @@ func TestBackPressureHoldsTheReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.WantSent("1", "2", "3")
+	})
+}
+
+// Rows of a table whose statuses cannot be written take no room from others. Further rows of it are left to the sweep, but those of a sweep go: it could claim them.
+func TestP8_AStuckTableStopsNoOther(t *testing.T) {
+	run(t, Config{MaxUnwritten: 8}, func(b *bench) {
+		free := func(m *outbox.Message) { m.Table = "shop.free" }
+		b.OfferRows(flowtest.RowsFrom(1, 8, 10)...)
+		offered := make(chan error, 1)
+		go func() {
+			offered <- b.Offer(b.Ctx, b.Txn(flowtest.Row(11, free), flowtest.Row(12), flowtest.Row(13, free)))
+		}()
+		synctest.Wait()
+		if n := len(b.Sink.IDs()); n != 8 || b.Dispatch.Room() {
+			t.Fatalf("%d rows were sent", n)
+		}
+		b.Acks.Set(map[string]bool{"shop.t": true}, 8)
+		b.Tracker.Written(nil) // an attempt has failed again
+		if err := <-offered; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if ids := b.Sink.IDs()[8:]; !slices.Equal(ids, []string{"11", "13"}) || b.Tracker.Owns(flowtest.Row(12).Identity) {
+			t.Errorf("sent: %v", ids)
+		}
+		if n := b.Tracker.Activity.Deferred(); n != 1 {
+			t.Errorf("%d rows are left to the sweep", n)
+		}
+		swept := flowtest.Row(14, func(m *outbox.Message) { m.Claim, m.Path = "ours", outbox.PathSweep })
+		if err := b.PublishRows(b.Ctx, swept); err != nil {
+			t.Fatal(err)
+		}
+		b.Acks.Set(nil, 0)
+		b.Tracker.Written(b.Acks.Take())
+		b.OfferRows(flowtest.Row(15))
+		synctest.Wait()
+		if ids := b.Sink.IDs()[10:]; !slices.Equal(ids, []string{"14", "15"}) {
+			t.Errorf("sent: %v", ids)
+		}
 	})
 }

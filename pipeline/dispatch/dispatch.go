@@ -50,8 +50,17 @@ const (
 	defaultMaxWaiting       = 100_000
 )
 
-// Acks takes completions on their way to the journal and the table. Add never blocks and does not keep the slice.
-type Acks interface{ Add([]outbox.Completion) }
+// Acks takes completions on their way to the journal and the table. Its methods do not block.
+type Acks interface {
+	// Add does not keep the slice.
+	Add([]outbox.Completion)
+	// Stuck returns the tables whose statuses cannot be written for some time and of which at least a number of rows is in memory, or another number in the
+	// journal alone, and how many rows these are. The tracker's waiters are woken when that may have changed.
+	Stuck(fromRows, fromLeft int) (tables map[string]bool, rows, left int)
+}
+
+// stuckShare of the rows that may wait for their statuses, of one table, are many if these cannot be written.
+const stuckShare = 4
 
 // Dispatch is the way to the sink. Make it with New.
 type Dispatch struct {
@@ -97,6 +106,7 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 // TryPublish is Publish without the wait.
 func (d *Dispatch) TryPublish(rows []*tracker.Entry) (taken int) {
 	d.mu.Lock()
+	d.askStuck()
 	if !d.room(outbox.PathBinlog) {
 		d.mu.Unlock()
 		return 0
@@ -113,7 +123,7 @@ func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken in
 	}
 	path := rows[0].Message.Path
 	d.mu.Lock()
-	for !d.room(path) {
+	for d.askStuck(); !d.room(path); d.askStuck() {
 		d.waiters++
 		changed := d.changed
 		d.mu.Unlock()
@@ -157,8 +167,9 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 		case suspended && e.LogOnly:
 			d.hold(e, now)
 		case suspended:
-			d.order.Skip(e, causeText(outbox.CauseTopic), now)
-			d.leave(outbox.CauseTopic, e)
+			d.skip(e, outbox.CauseTopic, now)
+		case d.stuck.tables[m.Table] && path == outbox.PathBinlog && !e.LogOnly:
+			d.skip(e, outbox.CauseTable, now)
 		default:
 			switch d.order.Come(e, now) {
 			case keyorder.Send:
@@ -169,6 +180,12 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 		}
 	}
 	return taken
+}
+
+// skip leaves a fresh row to the sweep. Callers hold mu.
+func (d *Dispatch) skip(e *tracker.Entry, cause outbox.Cause, now time.Time) {
+	d.order.Skip(e, causeText(cause), now)
+	d.leave(cause, e)
 }
 
 // Reject passes a completion on of a row that the sweep has claimed and that cannot become a message.

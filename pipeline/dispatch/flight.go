@@ -24,6 +24,13 @@ type flight struct {
 	sequence  uint64           // of the row of such a table that came last
 	probeRows []*tracker.Entry // of parts that are away
 	probesOut int              // probe rows at the sink
+	stuck     stuckTables
+}
+
+// stuckTables are tables whose statuses cannot be written, see Acks.Stuck.
+type stuckTables struct {
+	tables     map[string]bool
+	rows, left int // which take no room from other tables
 }
 
 // buffer is rows in memory that wait, and their window.
@@ -63,9 +70,15 @@ func (f *flight) room(path outbox.Path) bool {
 	return f.takes() && tracker.Limit{Rows: f.cfg.MaxInFlight, Bytes: f.cfg.MaxInFlightBytes}.Room(memory, path) && f.mayWait(unwritten, path)
 }
 
-// mayWait reports whether one more row may wait for its status.
+// askStuck asks which tables are stuck. Callers hold mu.
+func (f *flight) askStuck() {
+	f.stuck.tables, f.stuck.rows, f.stuck.left = f.acks.Stuck(f.cfg.MaxUnwritten/stuckShare, f.cfg.MaxLeft/stuckShare)
+}
+
+// mayWait reports whether one more row may wait for its status. Callers hold mu.
 func (f *flight) mayWait(unwritten tracker.Window, path outbox.Path) bool {
-	return tracker.Limit{Rows: f.cfg.MaxUnwritten, Bytes: f.cfg.MaxInFlightBytes}.Room(unwritten, path) && f.tracker.Left() < f.cfg.MaxLeft
+	unwritten.Rows = max(0, unwritten.Rows-f.stuck.rows)
+	return tracker.Limit{Rows: f.cfg.MaxUnwritten, Bytes: f.cfg.MaxInFlightBytes}.Room(unwritten, path) && f.tracker.Left()-f.stuck.left < f.cfg.MaxLeft
 }
 
 // takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry

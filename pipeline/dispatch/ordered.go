@@ -140,6 +140,8 @@ func causeText(cause outbox.Cause) string {
 	switch cause {
 	case outbox.CauseTopic:
 		return "its topic is suspended"
+	case outbox.CauseTable:
+		return "the statuses of its table cannot be written"
 	case outbox.CauseOutage:
 		return "its part of the broker is away"
 	case outbox.CauseOrder:

@@ -80,8 +80,23 @@ func (f *Sink) IDs() []string {
 
 // Acks remembers the completions.
 type Acks struct {
-	mu   sync.Mutex
-	List []outbox.Completion
+	mu     sync.Mutex
+	List   []outbox.Completion
+	cannot map[string]bool // tables whose statuses cannot be written
+	stays  int             // rows of these
+}
+
+// Set says which tables are stuck, and how many rows wait there.
+func (f *Acks) Set(tables map[string]bool, rows int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cannot, f.stays = tables, rows
+}
+
+func (f *Acks) Stuck(int, int) (tables map[string]bool, rows, left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cannot, f.stays, 0
 }
 
 func (f *Acks) Add(list []outbox.Completion) {
