@@ -187,7 +187,9 @@ func TestAFullTableKeepsNoOtherFromItsLeftRows(t *testing.T) {
 			b.Add(list) // one record of all tables
 			time.Sleep(5 * time.Millisecond)
 		}
+		w.mu.Lock()
 		leftOfFree := slices.ContainsFunc(w.records[len(w.records)/2], func(c outbox.Completion) bool { return c.Table == "shop.free" && w.left[c.Identity] })
+		w.mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if w.writtenOf("shop.free") != each || b.Settling("shop.free") != 0 || !leftOfFree {

@@ -48,7 +48,11 @@ func newJournal() journal {
 	return journal{seed: maphash.MakeSeed(), places: map[uint64]place{}, records: map[uint64]*sentRows{}}
 }
 
-func (j *journal) len() int { return len(j.places) }
+func (j *journal) len() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.places)
+}
 
 // put adds one commit to the batch: first written leaves the journal, then sent enters it, because a row may be written
 // and sent again in one batch. The state in memory is ahead of the disk until the batch is written.

@@ -69,3 +69,24 @@ func TestRecords(t *testing.T) {
 	}
 	fatal(t, s.Close())
 }
+
+// Rows are left, and fetched, while others are committed.
+func TestMarksDuringCommits(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	fatal(t, s.Commit(sentRange(1, 50), nil, nil, 0))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range 2000 {
+			s.SetLeft(sentRange(n%50+1, n%50+1)[0].Identity, n/50%2 == 0)
+		}
+	}()
+	for n := range 20 {
+		fatal(t, s.Commit(sentRange(100+n, 100+n), nil, nil, 0))
+	}
+	<-done
+	if s.Journalled() != 70 {
+		t.Errorf("%d rows are journalled", s.Journalled())
+	}
+	fatal(t, s.Close())
+}

@@ -156,7 +156,7 @@ func TestBackPressureHoldsTheReader(t *testing.T) {
 }
 
 // Rows of a table whose statuses cannot be written take no room from others. Further rows of it are left to the sweep, but those of a sweep go: it could claim them.
-func TestP8_AStuckTableStopsNoOther(t *testing.T) {
+func TestAStuckTableStopsNoOther(t *testing.T) {
 	run(t, Config{MaxUnwritten: 8}, func(b *bench) {
 		free := func(m *outbox.Message) { m.Table = "shop.free" }
 		b.OfferRows(flowtest.RowsFrom(1, 8, 10)...)

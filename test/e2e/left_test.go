@@ -127,3 +127,23 @@ func TestP8_ManyRefusedStatusesStopNoOtherRow(t *testing.T) {
 	})
 	l.exec("DROP TRIGGER refuse")
 }
+
+// P8: a table whose statuses cannot be written stops no other, though its rows fill the memory. Those that do not fit are left to the sweep.
+func TestP8_AStuckTableStopsNoOther(t *testing.T) {
+	relay.Long(t)
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.table("other")
+		l.mapping, l.more = ", ordering: key", "fallback: {interval: 1s, threshold: 1s}" // no row is left in the journal
+		l.start()
+		holder := l.session("LOCK TABLES t_local_message WRITE")
+		for n := range 25 { // 12,500 rows, of which 10,000 fit
+			holder.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...))
+		}
+		l.wait("the locked table's rows to fill the memory", func() bool { return l.metric("unwritten_rows") == 10_000 })
+		l.exec("INSERT INTO other " + columns + values("free"))
+		l.wait("a row of the other table to be SENT", func() bool { return l.number("SELECT COUNT(*) FROM other WHERE status = 2") == 1 })
+		holder.exec("UNLOCK TABLES")
+		l.sent()
+	})
+}

@@ -39,6 +39,14 @@ var leftMutations = []mutation{
 		edits: []edit{{"		a.progress.Refused(list)\n", ""}, {"		for i := range rows {\n			list[i]", "		_ = list\n		for i := range rows {\n			list[i]"}},
 	},
 	{
+		rule: "rows of a stuck table are left to the sweep", file: "pipeline/dispatch/dispatch.go", test: "TestAStuckTableStopsNoOther", in: "pipeline/dispatch",
+		edits: []edit{{"case d.stuck.tables[m.Table] &&", "case false && d.stuck.tables[m.Table] &&"}},
+	},
+	{
+		rule: "rows of a stuck table take no room", file: "pipeline/dispatch/flight.go", test: "TestAStuckTableStopsNoOther", in: "pipeline/dispatch",
+		edits: []edit{{"	unwritten.Rows = max(0, unwritten.Rows-f.stuck.rows)\n", ""}},
+	},
+	{
 		rule: "rows that are fetched make room for others", file: "pipeline/tracker/left.go", test: "TestLeftRowsKeepTheirOwner", in: "pipeline/tracker",
 		edits: []edit{{"	t.broadcast() // there is room for more that are left\n", ""}},
 	},
