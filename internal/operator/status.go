@@ -206,7 +206,7 @@ type InFlightStatus struct {
 	Bytes       int64 `json:"bytes"`
 	MaxMessages int   `json:"max_messages"`
 	MaxBytes    int64 `json:"max_bytes"`
-	AckPending  int   `json:"ack_pending"` // outcomes that MySQL has not confirmed
+	AckPending  int   `json:"ack_pending"` // outcomes that MySQL has not confirmed, without those that it refuses
 }
 
 // SinkStatus is the broker as the pipeline sees it.

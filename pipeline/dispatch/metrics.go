@@ -64,7 +64,7 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 	gauge("held_messages", "Messages of tables without a status that wait for their topic or for another attempt; the checkpoint waits for them.",
 		func(s State) float64 { return float64(s.Held) })
 	gauge("waiting_keys", "Keys that wait for an earlier row of theirs (tables[].ordering: key).", func(s State) float64 { return float64(s.WaitingKeys) })
-	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written.", func(s State) float64 { return float64(s.Unwritten) })
+	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written, without those that their table refuses (unwritable_rows).", func(s State) float64 { return float64(s.Unwritten) })
 	gauge("breaker_state", "0 closed, 1 open, 2 half-open, 3 the lease is not held, so nothing is sent.", func(s State) float64 { return float64(s.breaker) })
 	gauge("unanswered_seconds", "For how long the broker has answered no message although there are some to be answered; 0 when there are none.", func(s State) float64 {
 		if s.UnansweredSince.IsZero() {
