@@ -178,20 +178,19 @@ func TestAFullTableKeepsNoOtherFromItsLeftRows(t *testing.T) {
 		}
 		b := run(t, build(w, Config{Leaves: every}))
 		away := []string{shop, "shop.b", "shop.c"} // with 2,000 rows each, more than leaveAll
-		const each = 20_000
+		const each, free = 20_000, 100_000 // free: the first id of that table
 		for n := 0; n < each; n += 50 {
 			var list []outbox.Completion
-			for _, table := range append(away, "shop.free") {
+			for _, table := range away {
 				list = append(list, completions(table, n, n+49, outbox.ActionMarkSent)...)
 			}
+			list = append(list, completions("shop.free", free+n, free+n+49, outbox.ActionMarkSent)...)
 			b.Add(list) // one record of all tables
 			time.Sleep(5 * time.Millisecond)
 		}
-		w.mu.Lock()
-		leftOfFree := slices.ContainsFunc(w.records[len(w.records)/2], func(c outbox.Completion) bool { return c.Table == "shop.free" && w.left[c.Identity] })
-		w.mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		leftOfFree := slices.ContainsFunc(w.everLeft, func(id string) bool { return len(id) == 6 })
 		if w.writtenOf("shop.free") != each || b.Settling("shop.free") != 0 || !leftOfFree {
 			t.Errorf("%d rows of the free table are written, %d settle; some were left: %t", w.writtenOf("shop.free"), b.Settling("shop.free"), leftOfFree)
 		}
