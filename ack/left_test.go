@@ -178,7 +178,7 @@ func TestAFullTableKeepsNoOtherFromItsLeftRows(t *testing.T) {
 		}
 		b := run(t, build(w, Config{Leaves: every}))
 		away := []string{shop, "shop.b", "shop.c"} // with 2,000 rows each, more than leaveAll
-		const each, free = 20_000, 100_000 // free: the first id of that table
+		const each, free = 20_000, 100_000         // free: the first id of that table
 		for n := 0; n < each; n += 50 {
 			var list []outbox.Completion
 			for _, table := range away {
