@@ -7,9 +7,8 @@
 // - A row is removed from the journal and the registry only when its table has the status, so it is not published again
 // meanwhile. A database outage delays this and loses nothing.
 // - A table that cannot be written delays other tables for at most 300 ms (lasting). A row that its table refuses for its data,
-// or that another session has locked, delays no other row; 5,000 such rows keep those of
-// their table in the journal that are left there. A sent row that its table refuses is retried until the table accepts
-// it.
+// or that another session has locked, delays no other row; while 5,000 are locked, further ones of their table wait in the
+// journal. A sent row that its table refuses is retried until the table accepts it.
 //
 // Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one each for the table's locked and
 // refused rows, only while there is something to write. Two of them write at a time, in addition to those whose attempts fail or

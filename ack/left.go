@@ -28,9 +28,9 @@ type leftRows struct {
 // leaveAll is the number of rows of all tables from which each table that has fewRows waiting leaves further ones, and fetches none.
 const leaveAll = 5000
 
-// heldMost is the number of locked, or of refused, rows of a table from which further ones are left and none is fetched: the next ones may be held as well, and
-// the memory is to have a bound.
-const heldMost = 5000
+// lockedMost is the number of locked rows of a table from which further ones are left and none is fetched: the next ones may be locked as well, and the memory is to
+// have a bound. A lock ends. Refused rows may be refused for ever, so they keep no other row in the journal.
+const lockedMost = 5000
 
 // LeftBehind is the number of rows in memory from which a start leaves those of the journal there, whichever tables may leave rows now: an earlier process may
 // have left a million, with another configuration.
@@ -92,10 +92,8 @@ func (w *writeQueues) leaveFrom(record uint64, rows []outbox.Completion) {
 
 // full reports whether a table has so many rows in memory, and so a writer, that further ones are left and none is fetched. Callers hold mu.
 func (w *writeQueues) full(table string) bool {
-	for _, kind := range []queueKind{locked, refused} {
-		if q := w.queues[queueKey{table, kind}]; q != nil && q.writing && q.rows() >= heldMost {
-			return true
-		}
+	if q := w.queues[queueKey{table, locked}]; q != nil && q.writing && q.rows() >= lockedMost {
+		return true
 	}
 	q := w.queues[queueKey{table: table}]
 	return q != nil && q.writing && (q.rows() >= w.cfg.LeaveFrom || q.rows() >= min(fewRows, w.cfg.LeaveFrom) && w.waiting >= leaveAll)

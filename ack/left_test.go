@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,47 +208,78 @@ func TestAFullTableKeepsNoOtherFromItsLeftRows(t *testing.T) {
 	})
 }
 
-// Another session holds the locks of all rows of a table, or the table refuses all: those that wait in the journal stay there, so that the memory has a bound.
-func TestLeftRowsOfATableThatTakesNone(t *testing.T) {
-	for _, kind := range []queueKind{locked, refused} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			var free atomic.Bool
-			w.onApply = func(_ context.Context, batch []outbox.Completion) (list []outbox.WriteError, err error) {
-				time.Sleep(20 * time.Millisecond)
-				for _, c := range batch {
-					if c.Table == shop && !free.Load() {
-						list = append(list, outbox.WriteError{Completion: c, Retryable: kind == locked, Reason: "locked or refused"})
-					}
+// Another session holds the locks of all rows of a table: those that wait in the journal stay there, so that the memory has a bound.
+func TestLeftRowsBehindLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var free atomic.Bool
+		w.onApply = func(_ context.Context, batch []outbox.Completion) (list []outbox.WriteError, err error) {
+			time.Sleep(20 * time.Millisecond)
+			for _, c := range batch {
+				if c.Table == shop && !free.Load() {
+					list = append(list, outbox.WriteError{Completion: c, Retryable: true, Reason: "locked"})
 				}
-				return list, nil
 			}
-			b := run(t, build(w, Config{Leaves: every}))
-			const rows = 30_000
-			for n := 0; n < rows; n += 500 {
-				b.Add(completions(shop, n, n+499, outbox.ActionMarkSent))
-				if n >= rows-2000 {
-					b.Add(completions("shop.b", n, n+499, outbox.ActionMarkSent))
+			return list, nil
+		}
+		b := run(t, build(w, Config{Leaves: every}))
+		const rows = 30_000
+		for n := 0; n < rows; n += 500 {
+			b.Add(completions(shop, n, n+499, outbox.ActionMarkSent))
+			if n >= rows-2000 {
+				b.Add(completions("shop.b", n, n+499, outbox.ActionMarkSent))
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if most := lockedMost + 2000 + writeBatch; b.queues.count(locked) > most || b.queues.leftRows() < rows-most {
+			t.Errorf("%d rows are in memory, of %d at most; %d are left", b.queues.count(locked), most, b.queues.leftRows())
+		}
+		if w.writtenOf("shop.b") != 2000 {
+			t.Errorf("%d rows of the other table are written", w.writtenOf("shop.b"))
+		}
+		free.Store(true)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if len(w.written) != rows+2000 || b.Pending() != 0 || b.queues.leftRows() != 0 {
+			t.Errorf("%d rows are written of %d, %d pending, %d left", len(w.written), rows+2000, b.Pending(), b.queues.leftRows())
+		}
+		testMust(t, b.close())
+	})
+}
+
+// Rows that their table refuses for ever keep no other row of it in the journal, however many they are.
+func TestRefusedRowsKeepNoOtherInTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		const bad = 20_000
+		w.onApply = func(_ context.Context, batch []outbox.Completion) (list []outbox.WriteError, err error) {
+			time.Sleep(20 * time.Millisecond)
+			for _, c := range batch {
+				if id, _ := strconv.Atoi(c.ID); id < bad {
+					list = append(list, outbox.WriteError{Completion: c, Reason: "refused"})
 				}
+			}
+			return list, nil
+		}
+		b := run(t, build(w, Config{Leaves: every}))
+		add := func(from, to int) {
+			for n := from; n < to; n += 500 {
+				b.Add(completions(shop, n, n+499, outbox.ActionMarkSent))
 				time.Sleep(5 * time.Millisecond)
 			}
-			time.Sleep(5 * time.Minute)
-			synctest.Wait()
-			if most := heldMost + 2000 + writeBatch; b.queues.count(kind) > most || b.queues.leftRows() < rows-most {
-				t.Errorf("kind %d: %d rows are in memory, of %d at most; %d are left", kind, b.queues.count(kind), most, b.queues.leftRows())
-			}
-			if w.writtenOf("shop.b") != 2000 {
-				t.Errorf("%d rows of the other table are written", w.writtenOf("shop.b"))
-			}
-			free.Store(true)
-			time.Sleep(30 * time.Minute)
-			synctest.Wait()
-			if len(w.written) != rows+2000 || b.Pending() != 0 || b.queues.leftRows() != 0 {
-				t.Errorf("%d rows are written of %d, %d pending, %d left", len(w.written), rows+2000, b.Pending(), b.queues.leftRows())
-			}
-			testMust(t, b.close())
-		})
-	}
+		}
+		add(0, bad+10_000) // good rows behind them in the drain
+		time.Sleep(5 * time.Minute)
+		add(bad+10_000, bad+11_000) // and later
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(w.written) != 11_000 || b.queues.leftRows() != 0 || b.queues.count(refused) != bad {
+			t.Errorf("%d good rows are written of 11000, %d are left, %d refused", len(w.written), b.queues.leftRows(), b.queues.count(refused))
+		}
+		testMust(t, b.close())
+	})
 }
 
 // A stop writes left rows as well; what it has no time for stays in the journal.

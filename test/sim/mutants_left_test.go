@@ -27,8 +27,8 @@ var leftMutations = []mutation{
 		edits: []edit{{"is = w.left.tables[c.Table] > 0 && w.full(c.Table)", "is = false"}},
 	},
 	{
-		rule: "locked and refused rows have a bound in memory", file: "ack/left.go", test: "TestLeftRowsOfATableThatTakesNone", in: "ack",
-		edits: []edit{{"q.writing && q.rows() >= heldMost", "false"}},
+		rule: "locked rows have a bound in memory", file: "ack/left.go", test: "TestLeftRowsBehindLocks", in: "ack",
+		edits: []edit{{"q.writing && q.rows() >= lockedMost", "false"}},
 	},
 	{
 		rule: "no key waits for a row that is left", file: "pipeline/tracker/registry.go", test: "TestLeftRowsKeepTheirOwner", in: "pipeline/tracker",
