@@ -26,7 +26,7 @@ func (w *writeQueues) stuck(fromRows, fromLeft int) (tables map[string]bool, row
 		return nil, 0, 0
 	}
 	for _, q := range w.queues {
-		if q.kind == refused || q.failures == 0 || time.Since(q.failing) < stuckAfter || q.kind == ordinary && !ofTheTable(q.code) {
+		if q.kind == refused || q.failures == 0 || time.Since(q.failing) < stuckAfter || q.kind == ordinary && !server.OfOneTable(q.code) {
 			continue
 		}
 		if q.rows() < fromRows && w.left.tables[q.table] < fromLeft {
@@ -41,16 +41,4 @@ func (w *writeQueues) stuck(fromRows, fromLeft int) (tables map[string]bool, row
 		tables[q.table] = true
 	}
 	return tables, rows, left
-}
-
-// ofTheTable reports whether an error of the database may be one of a single table. 0 is an error without an answer.
-func ofTheTable(code uint16) bool {
-	if code == 0 {
-		return false
-	}
-	switch server.ClassifyCode(code, "") {
-	case server.Busy, server.Lost, server.ReadOnly:
-		return false
-	}
-	return true
 }

@@ -217,7 +217,7 @@ func settings(cfg *config.Config, tables []*table.Table) relay.Settings {
 	return relay.Settings{
 		Pipeline: pipeline.Config{
 			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), Random: rand.Float64,
-			Tables: byTable, Topics: byTopic, Types: byType, Ordered: ordered,
+			Tables: byTable, Topics: byTopic, Types: byType, Ordered: ordered, Several: len(tables) > 1,
 		},
 		Ack: ack.Config{FlushTimeout: relay.DefaultStop, Several: len(tables) > 1},
 		Fallback: fallback.Config{

@@ -59,6 +59,18 @@ func Classify(err error) Class {
 // LockWait reports whether a statement timed out on a lock: of a row, or of a table that is being changed.
 func LockWait(err error) bool { return Code(err) == 1205 }
 
+// OfOneTable reports whether the code of an answer may be about a single table: the server takes statements and writes. 0 is an error without an answer.
+func OfOneTable(code uint16) bool {
+	if code == 0 {
+		return false
+	}
+	switch ClassifyCode(code, "") {
+	case Busy, Lost, ReadOnly:
+		return false
+	}
+	return true
+}
+
 // Code is the number of the server's answer in an error; 0 when there is none.
 func Code(err error) uint16 {
 	var answer *mysql.MySQLError

@@ -128,6 +128,9 @@ func (c *core) May() bool { return c.cfg.May == nil || c.cfg.May() }
 // MaxBytes is how many bytes may be in flight.
 func (c *core) MaxBytes() int { return c.cfg.MaxInFlightBytes }
 
+// Several is Config.Several.
+func (c *core) Several() bool { return c.cfg.Several }
+
 // LongestDelay is Config.LongestDelay.
 func (c *core) LongestDelay() time.Duration { return c.cfg.LongestDelay }
 

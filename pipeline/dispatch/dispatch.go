@@ -37,6 +37,7 @@ type Config struct {
 	// LongestDelay is the longest delay that rows of the log are handed to the broker with; 0: rows that are due later wait here.
 	LongestDelay time.Duration
 	Ordered      []string // tables (schema.table) that keep the order of their keys
+	Several      bool     // there are several tables, so that none may keep the others waiting
 	MaxWaiting   int      // rows that are remembered because they, or earlier ones of their keys, are not final; default 100,000
 	// May is sink.Limits.May: while it is false the sweep takes nothing, so that no row is claimed by a relay that may not send it; nil: always.
 	May func() bool
@@ -97,7 +98,7 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 		changed: make(chan struct{}), order: newOrder(&cfg),
 	}
 	b := &broker{core: c, topics: topics{}, lastOK: map[string]time.Time{}}
-	d := &Dispatch{core: c, broker: b, ordered: &ordered{c, b, rows}, flight: &flight{core: c, broker: b}, attempts: attempts{cfg: &c.cfg, random: c.Random}}
+	d := &Dispatch{core: c, broker: b, ordered: &ordered{c, b, rows, map[string]question{}}, flight: &flight{core: c, broker: b}, attempts: attempts{cfg: &c.cfg, random: c.Random}}
 	c.answers = d.results
 	d.metrics = newMetrics(d, reg)
 	return d

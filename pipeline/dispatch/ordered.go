@@ -14,7 +14,8 @@ import (
 type ordered struct {
 	*core
 	*broker
-	rows Rows
+	rows    Rows
+	failing map[string]question // by table; guarded by mu
 }
 
 const behindShare = 8 // of what may be in flight, the part that one key may have behind its first row; all keys together have half

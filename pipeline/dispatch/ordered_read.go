@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,62 +35,99 @@ const (
 // askPauses are after queries that failed.
 var askPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Second}
 
-// keepOrder reads tables that are to be read and looks at the rows that keys wait for, until ctx ends.
-func (o *ordered) keepOrder(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; {
-		more, err := o.watchOrder(ctx)
-		if err != nil {
-			if failures == 0 && ctx.Err() == nil {
-				o.log.Warn("cannot look at the rows that keys wait for (ordering: key), trying again: these keys stay blocked", zap.Error(err))
-			}
-			outbox.Wait(ctx, askPauses.Delay(failures, o.Random()), nil)
-			failures++
-			continue
-		}
-		failures = 0
-		wait := idleTick
-		if more {
-			wait = orderTick
-		}
-		outbox.Wait(ctx, wait, o.orderWake)
-	}
+// question is what is known of the questions about a table that fail.
+type question struct {
+	failures int
+	next     time.Time // none before
 }
 
-// watchOrder does what is to be done now. It reports whether keys wait.
-func (o *ordered) watchOrder(ctx context.Context) (more bool, err error) {
-	if err := o.ReadTables(ctx); err != nil {
-		return true, err
+// ask puts a question about a table, unless one has just failed: a table that cannot be read is asked about from time to time, and keeps no other waiting
+// for longer than its answer takes. The error is that of the question, and one line in the log is for all tables that fail together.
+func (o *ordered) ask(ctx context.Context, name string, ask func() error) error {
+	o.mu.Lock()
+	rests := o.rests(name, time.Now())
+	o.mu.Unlock()
+	if rests {
+		return nil
 	}
-	for again := true; again; {
-		if again, err = o.lookAtRows(ctx); err != nil {
-			return true, err
-		}
-	}
+	err := ask()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.order.Busy(), nil
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		delete(o.failing, name)
+	default:
+		if len(o.failing) == 0 {
+			o.log.Warn("cannot look at the rows that keys wait for (ordering: key), trying again: the keys of this table stay blocked", zap.String("table", name), zap.Error(err))
+		}
+		q := o.failing[name]
+		o.failing[name] = question{q.failures + 1, time.Now().Add(askPauses.Delay(q.failures, o.Random()))}
+	}
+	return err
 }
 
-// lookAtRows asks what became of the first rows of keys that have no owner. It reports whether there may be more to look at.
-func (o *ordered) lookAtRows(ctx context.Context) (again bool, err error) {
+// rests reports whether no question is put about a table now. Callers hold mu.
+func (o *ordered) rests(name string, now time.Time) bool { return now.Before(o.failing[name].next) }
+
+// keepOrder reads tables that are to be read and looks at the rows that keys wait for, until ctx ends.
+func (o *ordered) keepOrder(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = o.ReadTables(ctx) // ask has logged it, and it is done again
+		for again := true; again; {
+			again = o.lookAtRows(ctx)
+		}
+		outbox.Wait(ctx, o.pause(), o.orderWake)
+	}
+}
+
+func (o *ordered) pause() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.order.Busy() {
+		return orderTick
+	}
+	clear(o.failing) // what was asked is of no interest any more
+	return idleTick
+}
+
+// lookAtRows asks what became of the first rows of keys that have no owner. It reports whether there may be more to look at. A table that cannot be asked
+// does not affect the rows of others.
+func (o *ordered) lookAtRows(ctx context.Context) (again bool) {
 	o.mu.Lock()
 	var heads []outbox.Identity
-	if o.breaker.state == breakerClosed { // else nothing would go out
-		heads = o.order.ToLook(time.Now(), o.tracker, o.topics.has)
+	if now := time.Now(); o.breaker.state == breakerClosed { // else nothing would go out
+		heads = o.order.ToLook(now, o.tracker, func(table, topic string) bool { return o.topics.has(topic) || o.rests(table, now) })
 	}
 	o.mu.Unlock()
-	if len(heads) == 0 {
-		return false, nil
+	slices.SortStableFunc(heads, func(a, b outbox.Identity) int { return cmp.Compare(a.Table, b.Table) })
+	for len(heads) > 0 && ctx.Err() == nil {
+		name := heads[0].Table
+		of := heads
+		if n := slices.IndexFunc(heads, func(id outbox.Identity) bool { return id.Table != name }); n > 0 {
+			of = heads[:n]
+		}
+		heads = heads[len(of):]
+		_ = o.ask(ctx, name, func() (err error) { // ask has logged it, and the rows are looked at again
+			more, err := o.lookAt(ctx, of)
+			again = again || more
+			return err
+		})
 	}
+	return again
+}
+
+// lookAt asks what became of rows of one table. It reports whether there may be more to look at.
+func (o *ordered) lookAt(ctx context.Context, rows []outbox.Identity) (again bool, err error) {
 	asked, cancel := context.WithTimeout(ctx, orderAsking)
 	defer cancel()
-	list, err := o.rows.States(asked, heads)
+	list, err := o.rows.States(asked, rows)
 	if err != nil {
 		return false, err
 	}
 	o.mu.Lock()
 	defer o.handOn()
-	act := o.order.Looked(heads, list, time.Now())
+	act := o.order.Looked(rows, list, time.Now())
 	for _, due := range act.Due {
 		o.sweeps.DueIn(due.ID, due.In)
 	}
@@ -97,25 +137,23 @@ func (o *ordered) lookAtRows(ctx context.Context) (again bool, err error) {
 	return act.Again, nil
 }
 
-// ReadTables reads the tables of which it is time. Run does; until it has, nothing of these tables is published. A table that cannot be read ends
-// the call with the error; it and those after it are read at the next one.
+// ReadTables reads the tables of which it is time. Run does; until it has, nothing of these tables is published. A table that cannot be read is
+// read at a later call; the others are read all the same. The error is of those that failed.
 func (o *ordered) ReadTables(ctx context.Context) error {
+	var failed []error
 	for _, name := range o.cfg.Ordered {
-		if err := o.readTable(ctx, name); err != nil {
-			return err
+		o.mu.Lock()
+		due := o.order.Reading(name).Due(time.Now())
+		o.mu.Unlock()
+		if due {
+			failed = append(failed, o.ask(ctx, name, func() error { return o.readTable(ctx, name) }))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
-// readTable reads the rows of a table that are not final, if it is time.
+// readTable reads the rows of a table that are not final.
 func (o *ordered) readTable(ctx context.Context, name string) error {
-	o.mu.Lock()
-	due := o.order.Reading(name).Due(time.Now())
-	o.mu.Unlock()
-	if !due {
-		return nil
-	}
 	for done := false; !done; {
 		began := time.Now()
 		o.mu.Lock()

@@ -146,11 +146,11 @@ func (f Table) Untouched(_ context.Context, ids []outbox.Identity) (bool, error)
 	return true, nil
 }
 
-// Due shows all rows that are not final, in one page.
-func (f Table) Due(_ context.Context, _ string, _ table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+// Due shows all rows that are not final, in one page. A row without an identity is one of any table.
+func (f Table) Due(_ context.Context, name string, _ table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	var out []outbox.Candidate
 	for _, c := range f {
-		if c.Status <= outbox.Sending && time.Duration(c.DueInMilli)*time.Millisecond <= q.Horizon {
+		if (c.Table == "" || c.Table == name) && c.Status <= outbox.Sending && time.Duration(c.DueInMilli)*time.Millisecond <= q.Horizon {
 			out = append(out, c)
 		}
 	}

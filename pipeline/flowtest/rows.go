@@ -39,6 +39,9 @@ func Key(name string) func(*outbox.Message) {
 	return func(m *outbox.Message) { m.Key, m.ShardingKey = name, name }
 }
 
+// In puts a row into another table.
+func In(table string) func(*outbox.Message) { return func(m *outbox.Message) { m.Table = table } }
+
 // LogOnly is a row of a table without a status.
 func LogOnly(m *outbox.Message) { m.Table, m.LogOnly = "shop.f", true }
 

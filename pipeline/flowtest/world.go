@@ -40,7 +40,8 @@ type World struct {
 	Asked []time.Duration // of DueIn
 
 	mu       sync.Mutex
-	rows     Table // which the pipeline may read at any time
+	rows     Table            // which the pipeline may read at any time
+	failing  map[string]error // the tables that cannot be read
 	triggers int
 
 	lists, wholes int // look-ups row by row, and of rows as a whole
@@ -55,7 +56,7 @@ func Run(t *testing.T, cfg dispatch.Config, rows Table, body func(*World)) {
 func RunAfter(t *testing.T, cfg dispatch.Config, rows Table, earlier recovery.Earlier, body func(*World)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &World{T: t, Ctx: ctx, Acks: &Acks{}, rows: rows, Reg: prometheus.NewRegistry()}
+		w := &World{T: t, Ctx: ctx, Acks: &Acks{}, rows: rows, failing: map[string]error{}, Reg: prometheus.NewRegistry()}
 		w.Sink = &Sink{Answer: Always(outbox.Outcome{}), Missing: map[string]bool{}, Hands: map[string]*outbox.Message{}}
 		core, logs := observer.New(zap.InfoLevel)
 		log := zap.New(core)
@@ -93,6 +94,9 @@ func (c counted) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Ca
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.b.lists++
+	if err := c.b.fails(ids); err != nil {
+		return nil, err
+	}
 	return c.Table.States(ctx, ids)
 }
 
@@ -100,13 +104,36 @@ func (c counted) Untouched(ctx context.Context, ids []outbox.Identity) (bool, er
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.b.wholes++
+	if err := c.b.fails(ids); err != nil {
+		return false, err
+	}
 	return c.Table.Untouched(ctx, ids)
 }
 
 func (c counted) Due(ctx context.Context, name string, from table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
+	if err := c.b.failing[name]; err != nil {
+		return nil, table.Cursor{}, err
+	}
 	return c.Table.Due(ctx, name, from, q)
+}
+
+// fails returns the error of the first table that cannot be read. Callers hold mu.
+func (b *World) fails(ids []outbox.Identity) error {
+	for _, id := range ids {
+		if err := b.failing[id.Table]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fail makes each question about a table fail; nil: no more.
+func (b *World) Fail(name string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failing[name] = err
 }
 
 // Change changes the table while the pipeline may read it.

@@ -31,8 +31,9 @@ type Actions struct {
 	Due   []Due
 }
 
-// ToLook returns the first rows of keys that are to be looked at now, because they have no owner. idle reports whether nothing of a topic goes.
-func (o *Order) ToLook(now time.Time, owners Owners, idle func(topic string) bool) (ids []outbox.Identity) {
+// ToLook returns the first rows of keys that are to be looked at now, because they have no owner. idle reports whether nothing of a topic goes, or a
+// table is not to be asked.
+func (o *Order) ToLook(now time.Time, owners Owners, idle func(table, topic string) bool) (ids []outbox.Identity) {
 	waiting := o.memory.waiting
 	for range min(len(waiting), lookKeys) {
 		if len(ids) == lookRows {
@@ -44,7 +45,7 @@ func (o *Order) ToLook(now time.Time, owners Owners, idle func(topic string) boo
 		s := waiting[o.next]
 		row := s.left[0]
 		switch {
-		case s.first != nil || idle(s.Topic) || o.tables[s.Table].reading != complete:
+		case s.first != nil || idle(s.Table, s.Topic) || o.tables[s.Table].reading != complete:
 			continue
 		case row.entry != nil && owners.Has(row.entry):
 			continue

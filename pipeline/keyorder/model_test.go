@@ -254,7 +254,7 @@ func (w *world) sweep(take func() bool) {
 }
 
 func (w *world) look() {
-	ids := w.o.ToLook(w.now, w.owners, func(string) bool { return false })
+	ids := w.o.ToLook(w.now, w.owners, func(string, string) bool { return false })
 	var found []outbox.Candidate
 	for _, id := range ids {
 		n, _ := strconv.Atoi(id.ID)

@@ -46,16 +46,6 @@ type Checker interface {
 	Untouched(ctx context.Context, ids []outbox.Identity) (bool, error)
 }
 
-// unseen are the rows that wait for their look-up.
-type unseen struct {
-	waiting  []*tracker.Entry // in log order
-	waitingB int              // their bytes
-	ids      []outbox.Identity
-	found    map[outbox.Identity]int // reused from one look-up to the next, as ids is
-	ofTable  map[string]int          // how many were added of each table since the last look-up
-	alike    bool                    // the last look-up showed that all its rows were to be published: the next may be the same
-}
-
 // Recovery is the window and its rows. Make it with New.
 type Recovery struct {
 	tracker  *tracker.Tracker
@@ -82,7 +72,7 @@ type Recovery struct {
 func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, earlier Earlier, log *zap.Logger, reg prometheus.Registerer) *Recovery {
 	return &Recovery{
 		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, earlier: earlier, maxBytes: d.MaxBytes(), random: d.Random, log: log, logLock: semaphore.NewWeighted(1),
-		unseen: unseen{found: map[outbox.Identity]int{}, ofTable: map[string]int{}},
+		unseen: unseen{ofTable: map[string]int{}, answers: newAnswers(), mute: map[string]mute{}},
 		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
 		}),
@@ -158,25 +148,8 @@ func (r *Recovery) Clear() {
 	r.end = outbox.Position{}
 }
 
-// Add takes rows of the window over, and looks them up when there are enough. Callers hold the log lock. The error is that of ctx; the
-// rows are taken over all the same.
-func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
-	r.dispatch.Expect(rows)
-	r.waiting = append(r.waiting, rows...)
-	full := false
-	for _, e := range rows {
-		r.waitingB += e.Size
-		r.ofTable[e.Row().Table]++
-		full = full || r.ofTable[e.Row().Table] >= page
-	}
-	if full || len(r.waiting) >= maxPage || r.waitingB >= r.maxBytes {
-		return r.Check(ctx)
-	}
-	return nil
-}
-
 // Check looks the waiting rows up and publishes those that are still to be. It tries until the database answers: meanwhile the reader
-// waits, which is right, for nothing behind may overtake. Callers hold the log lock.
+// waits, which is right, for nothing behind may overtake. One of several tables is waited for no longer than a moment, see lookUp. Callers hold the log lock.
 func (r *Recovery) Check(ctx context.Context) error {
 	if len(r.waiting) == 0 {
 		return nil
@@ -220,66 +193,6 @@ func (r *Recovery) failed(failures int, err error) time.Duration {
 	wait := retryPauses.Delay(failures, r.random())
 	r.log.Warn("cannot look up rows of the recovery window, trying again", zap.Int("rows", len(r.waiting)), zap.Duration("in", wait), zap.Error(err))
 	return wait
-}
-
-// lookUp asks the table and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
-// found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. In a backlog whole pages are as they
-// were inserted, so after one such page the table is asked for that alone first. A row whose state cannot be read comes back as waiting and is left
-// to the sweep, which reports it; the others go. Callers hold the log lock.
-func (r *Recovery) lookUp(ctx context.Context) error {
-	r.ids = r.ids[:0]
-	for _, e := range r.waiting {
-		r.ids = append(r.ids, e.Row())
-	}
-	if r.alike {
-		untouched, err := r.checker.Untouched(ctx, r.ids)
-		if err != nil {
-			return err
-		}
-		if untouched {
-			for _, e := range r.waiting {
-				e.RetryCount = 0
-			}
-			clear(r.ofTable)
-			return nil
-		}
-	}
-	list, err := r.checker.States(ctx, r.ids)
-	if err != nil {
-		return err
-	}
-	clear(r.found)
-	for i := range list {
-		r.found[list[i].Identity] = i
-	}
-	clear(r.ofTable)
-	publish := r.waiting[:0]
-	r.waitingB = 0
-	for _, e := range r.waiting {
-		var state *outbox.Candidate
-		i, found := r.found[e.Row()]
-		if found {
-			state = &list[i]
-		}
-		switch {
-		case !found:
-			r.dispatch.Leave(e, outbox.CauseNotFound)
-		case state.Status == outbox.Pending && state.Waiting:
-			r.dispatch.LeaveWaiting(e, state)
-			r.sweeps.DueIn(e.Row(), time.Duration(state.DueInMilli)*time.Millisecond)
-		case state.Status == outbox.Pending:
-			e.RetryCount = state.RetryCount
-			publish = append(publish, e)
-			r.waitingB += e.Size
-		case state.Status == outbox.Sending: // claimed by a sweep whose claim will expire
-			r.dispatch.LeaveClaimed(e)
-		default:
-			r.dispatch.Final(e)
-		}
-	}
-	clear(r.waiting[len(publish):])
-	r.waiting, r.alike = publish, len(publish) == len(r.ids)
-	return nil
 }
 
 // Run completes the look-up of rows that wait while the log shows nothing more, until the context ends. Unlike the reader it

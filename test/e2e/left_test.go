@@ -90,14 +90,14 @@ func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
 	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}"
 	l.start()
 	holder := l.session("LOCK TABLES t_local_message WRITE")
-	for n := range 21 {
+	for n := range 50 { // up to 10,000 may be on their way when 10,000 wait
 		holder.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...))
 	}
 	says := func() bool {
 		status, err := l.admin().Status(t.Context())
 		testkit.Must(t, err)
 		return slices.ContainsFunc(status.Problems, func(p string) bool {
-			return strings.HasPrefix(p, "nothing is published until statuses are written: 10000 rows wait for theirs")
+			return strings.HasPrefix(p, "nothing is published until statuses are written: ")
 		})
 	}
 	l.wait("status to say that publishing waits", says)
@@ -137,7 +137,7 @@ func TestP8_AStuckTableStopsNoOther(t *testing.T) {
 		l.mapping, l.more = ", ordering: key", "fallback: {interval: 1s, threshold: 1s}" // no row is left in the journal
 		l.start()
 		holder := l.session("LOCK TABLES t_local_message WRITE")
-		for n := range 25 { // 12,500 rows, of which 10,000 fit
+		for n := range 50 { // 25,000 rows: 10,000 may wait for their statuses while as many are on their way
 			holder.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...))
 		}
 		l.wait("rows of the locked table to be left to the sweep", func() bool { return l.deferred("table") > 0 })

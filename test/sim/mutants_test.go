@@ -130,7 +130,7 @@ var mutations = []mutation{
 		edits: []edit{{"	return a.flush(cut)\n", "	cut()\n	a.queues.close()\n	return nil\n"}}, seeds: 3000,
 	},
 	{
-		rule: "a row that waits for its retry is not published from the recovery window", file: "pipeline/recovery/recovery.go", found: "due: ",
+		rule: "a row that waits for its retry is not published from the recovery window", file: "pipeline/recovery/lookup.go", found: "due: ",
 		edits: []edit{{"state.Status == outbox.Pending && state.Waiting:", "false:"}}, seeds: 1000,
 	},
 	{
@@ -166,11 +166,11 @@ var mutations = []mutation{
 		edits: []edit{{"			s.later(name, &c, asked, &end)\n", ""}}, seeds: 1000,
 	},
 	{
-		rule: "only PENDING rows of the recovery window are published", file: "pipeline/recovery/recovery.go", found: "P3: ",
-		edits: []edit{{"		case state.Status == outbox.Pending:\n", "		case state.Status != outbox.Held:\n"}},
+		rule: "only PENDING rows of the recovery window are published", file: "pipeline/recovery/lookup.go", found: "P3: ",
+		edits: []edit{{"	case state.Status == outbox.Pending:\n", "	case state.Status != outbox.Held:\n"}},
 	},
 	{
-		rule: "rows of the recovery window that are not all untouched are looked up one by one", file: "pipeline/recovery/recovery.go", found: "P3: ",
+		rule: "rows of the recovery window that are not all untouched are looked up one by one", file: "pipeline/recovery/lookup.go", found: "P3: ",
 		edits: []edit{{"		if untouched {\n", "		if untouched || true {\n"}}, seeds: 3000,
 	},
 	{
@@ -199,9 +199,9 @@ var mutations = []mutation{
 		edits: []edit{{"	o.leave(k, e.Row(), writes, why, true, now).wasSetBack(e)\n", "	if writes != nil {\n		o.leave(k, e.Row(), writes, why, true, now)\n	}\n"}}, seeds: 3000,
 	},
 	{
-		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/recovery.go", found: "order: ",
+		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/lookup.go", found: "order: ",
 		// Each of the two alone makes up for the other.
-		edits: []edit{{"			r.dispatch.Leave(e, outbox.CauseNotFound)\n", "			r.tracker.Drop(e, outbox.CauseNotFound)\n"}, {"	r.dispatch.Expect(rows)\n", ""}}, seeds: 5000,
+		edits: []edit{{"		r.dispatch.Leave(e, outbox.CauseNotFound)\n", "		r.tracker.Drop(e, outbox.CauseNotFound)\n"}, {"	r.dispatch.Expect(rows)\n", ""}}, seeds: 5000,
 	},
 	{
 		rule: "the sweep takes rows of a key in their order", file: "pipeline/keyorder/order.go", found: "order: ",
