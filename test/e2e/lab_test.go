@@ -163,9 +163,17 @@ func (l *lab) end() error {
 	}
 }
 
+// wait waits for a condition, and logs what the relay says of itself if it does not come.
 func (l *lab) wait(what string, condition func() bool) {
 	l.t.Helper()
+	met := false
+	defer func() {
+		if !met {
+			l.explain()
+		}
+	}()
 	testkit.WaitFor(l.t, patience, what, condition)
+	met = true
 }
 
 func (l *lab) exec(query string, args ...any) {
@@ -247,32 +255,23 @@ func (l *lab) commit(keys ...string) {
 // sent waits until no row of any table is anything but sent.
 func (l *lab) sent() {
 	l.t.Helper()
-	all := false
-	defer func() {
-		if !all {
-			l.explain()
-		}
-	}()
 	l.wait("all rows to be sent", func() bool {
-		for _, name := range l.tables {
-			open := l.number("SELECT COUNT(*) FROM " + name + " WHERE status <> 2")
-			if open > 0 {
-				return false
-			}
-		}
-		all = true
-		return true
+		return !slices.ContainsFunc(l.tables, func(name string) bool { return l.number("SELECT COUNT(*) FROM "+name+" WHERE status <> 2") > 0 })
 	})
 }
 
-// explain logs what is not sent, and what the relay says of itself.
+// explain logs what the relay says of itself, and what is not sent of tables that can be read.
 func (l *lab) explain() {
 	l.t.Helper()
-	for _, name := range l.tables {
-		l.t.Log(name, l.column("SELECT CONCAT_WS(' ', id, status, retry_count, next_retry_time, last_exec_time, created_at, NOW(6)) FROM "+name+" WHERE status <> 2 LIMIT 20"))
-	}
 	status, err := l.admin().Status(context.Background())
 	l.t.Logf("%+v %v", status, err)
+	for _, name := range l.tables {
+		one := l.session("SET SESSION lock_wait_timeout = 5")
+		var rows sql.NullString
+		err := one.conn.QueryRowContext(context.Background(), "SELECT GROUP_CONCAT(CONCAT_WS(' ', id, status, retry_count, next_retry_time, last_exec_time, created_at, NOW(6))) FROM (SELECT * FROM "+
+			name+" WHERE status <> 2 LIMIT 20) of").Scan(&rows)
+		l.t.Log(name, rows.String, err)
+	}
 }
 
 // swept asks for a sweep over rows of any age and returns when one that began afterwards is complete.
