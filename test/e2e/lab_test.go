@@ -269,7 +269,7 @@ func (l *lab) explain() {
 		one := l.session("SET SESSION lock_wait_timeout = 5")
 		var rows sql.NullString
 		err := one.conn.QueryRowContext(context.Background(), "SELECT GROUP_CONCAT(CONCAT_WS(' ', id, status, retry_count, next_retry_time, last_exec_time, created_at, NOW(6))) FROM (SELECT * FROM "+
-			name+" WHERE status <> 2 LIMIT 20) of").Scan(&rows)
+			name+" WHERE status <> 2 LIMIT 20) unsent").Scan(&rows)
 		l.t.Log(name, rows.String, err)
 	}
 }
