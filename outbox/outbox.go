@@ -115,7 +115,7 @@ const (
 	CauseStatus    Cause = "status"    // does not start as PENDING
 	CauseTopic     Cause = "topic"     // its topic is suspended
 	CauseOutage    Cause = "outage"    // its broker, partition or topic is away while others work
-	CauseTable     Cause = "table"     // the statuses of its table cannot be written for some time, and those of others can
+	CauseTable     Cause = "table"     // its table takes no statuses or cannot be read for some time, and others can
 	CauseUnknown   Cause = "unknown"   // an event type that this version does not support, inside a transaction
 	CauseNotFound  Cause = "not_found" // in the recovery window: not (yet) visible in the table
 	CauseWaiting   Cause = "waiting"   // in the recovery window: waits for its retry

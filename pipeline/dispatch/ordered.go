@@ -142,7 +142,7 @@ func causeText(cause outbox.Cause) string {
 	case outbox.CauseTopic:
 		return "its topic is suspended"
 	case outbox.CauseTable:
-		return "the statuses of its table cannot be written"
+		return "its table takes no statuses, or cannot be read"
 	case outbox.CauseOutage:
 		return "its part of the broker is away"
 	case outbox.CauseOrder:
