@@ -78,13 +78,21 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 	for _, e := range r.waiting {
 		a.ids[e.Row().Table] = append(a.ids[e.Row().Table], e.Row())
 	}
+	var first error
 	for _, name := range slices.Sorted(maps.Keys(a.ids)) {
 		if len(a.ids[name]) == 0 {
 			continue
 		}
-		if err := r.askTable(ctx, name); err != nil {
+		err := r.askTable(ctx, name)
+		if err != nil && !server.OfOneTable(server.Code(err)) {
 			return err
 		}
+		if first == nil { // all are asked, so that several that cannot be read are waited for together
+			first = err
+		}
+	}
+	if first != nil {
+		return first
 	}
 	clear(r.ofTable)
 	before := len(r.waiting)
@@ -103,9 +111,8 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 
 // askTable asks one table for its rows. The error is one that all tables wait for.
 func (r *Recovery) askTable(ctx context.Context, name string) error {
-	now := time.Now()
-	before := r.mute[name]
-	if before.left && now.Sub(before.asked) < muteAfter {
+	began, before := time.Now(), r.mute[name]
+	if before.left && began.Sub(before.asked) < muteAfter {
 		r.answers.none[name] = true
 		return nil
 	}
@@ -121,8 +128,8 @@ func (r *Recovery) askTable(ctx context.Context, name string) error {
 		return err
 	}
 	m := before
-	if m.asked = now; m.since.IsZero() {
-		m.since = now
+	if m.asked = time.Now(); m.since.IsZero() {
+		m.since = began
 	}
 	if time.Since(m.since) >= muteAfter {
 		if !m.left {

@@ -77,3 +77,18 @@ func TestP8_ATableThatCannotBeReadStopsNoOtherInTheWindow(t *testing.T) {
 		})
 	}
 }
+
+// P8: several tables that cannot be read are waited for at the same time.
+func TestP8_SeveralTablesThatCannotBeReadAreWaitedForTogether(t *testing.T) {
+	run(t, Config{Several: true}, func(b *bench) {
+		rows := []*outbox.Message{flowtest.Row(1, flowtest.In("shop.a")), flowtest.Row(2, flowtest.In("shop.b")), flowtest.Row(3, flowtest.In("shop.c")), flowtest.Row(4)}
+		b.Pending(rows...)
+		for _, m := range rows[:3] {
+			b.Fail(m.Table, &mysql.MySQLError{Number: 1205})
+		}
+		b.connect(0, 1)
+		b.Background(func(ctx context.Context) error { return b.Offer(ctx, b.Txn(rows...)) })
+		time.Sleep(16 * time.Second)
+		b.WantSent("4")
+	})
+}
