@@ -44,6 +44,36 @@ func TestGrants(t *testing.T) {
 	})
 }
 
+// A table that another session has locked does not answer: its privileges are not checked, and nobody waits for it.
+func TestGrantsOnALockedTable(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		ctx := context.Background()
+		schema := d.CreateSchema(t)
+		var probes []Probe
+		for _, name := range []string{schema + ".a", schema + ".b"} {
+			testkit.Exec(t, d.Root(), "CREATE TABLE "+name+" (id INT PRIMARY KEY, n INT)")
+			probes = append(probes, Probe{Privileges: "SELECT, UPDATE", On: name, Statement: "EXPLAIN UPDATE " + name + " SET n = ? WHERE id = 0", Args: []any{1}})
+		}
+		holder, err := d.Root().Conn(ctx)
+		testkit.Must(t, err)
+		defer holder.Close()
+		_, err = holder.ExecContext(ctx, "LOCK TABLES "+schema+".a WRITE")
+		testkit.Must(t, err)
+		db := open(t, root(d), nil, Session{Writes: true})
+		info, err := Inspect(ctx, db)
+		testkit.Must(t, err)
+		findings, err := info.Grants(ctx, db, probes)
+		if err != nil || len(findings) != 1 || findings[0].Severity != NotChecked || !strings.Contains(findings[0].What, "has locked "+schema+".a") {
+			t.Errorf("%v, %v", findings, err)
+		}
+		_, err = holder.ExecContext(ctx, "UNLOCK TABLES")
+		testkit.Must(t, err)
+		if findings, err := info.Grants(ctx, db, probes); err != nil || len(findings) != 1 || findings[0].Severity != OK {
+			t.Errorf("unlocked: %v, %v", findings, err)
+		}
+	})
+}
+
 // A server that cannot run the probes for its binlog format has no lack of grants: what Check says of the format must show.
 func TestGrantsOnAServerThatLogsStatements(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {

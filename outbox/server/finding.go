@@ -10,7 +10,7 @@ const (
 	Warning Severity = "warning" // works, at a cost that What names
 	Fault   Severity = "fault"   // must be fixed before a start
 
-	NotChecked Severity = "not checked" // What names the privilege that is missing
+	NotChecked Severity = "not checked" // What names the privilege that is missing, or the lock
 )
 
 // Finding is one line of a check before the start (doctor, run).
