@@ -86,7 +86,7 @@ func TestD07_AFullTableKeepsNoOtherFromItsStatuses(t *testing.T) {
 // Where no rows are left, as with ordering: key, those whose statuses wait have places in memory. When there is none any more, status says why nothing is published.
 func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
 	relay.Long(t)
-	l := newLab(t, testkit.SharedDatabase(t, testkit.MySQL))
+	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})) // where no other test decides on branches
 	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}"
 	l.start()
 	holder := l.session("LOCK TABLES t_local_message WRITE")
@@ -111,7 +111,7 @@ func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
 // P8: rows whose statuses their table refuses stop no other row, however many they are.
 func TestP8_ManyRefusedStatusesStopNoOtherRow(t *testing.T) {
 	relay.Long(t)
-	l := newLab(t, testkit.SharedDatabase(t, testkit.MariaDB))
+	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})) // where no other test decides on branches
 	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}" // so that no row is left in the journal
 	l.exec("CREATE TRIGGER refuse BEFORE UPDATE ON t_local_message FOR EACH ROW IF OLD.biz_key LIKE 'bad%' AND NEW.status = 2 THEN " +
 		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF")
@@ -132,7 +132,7 @@ func TestP8_ManyRefusedStatusesStopNoOtherRow(t *testing.T) {
 func TestP8_AStuckTableStopsNoOther(t *testing.T) {
 	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // where no other test decides on branches
 		l.table("other")
 		l.mapping, l.more = ", ordering: key", "fallback: {interval: 1s, threshold: 1s}" // no row is left in the journal
 		l.exec("CREATE TABLE third (id INT PRIMARY KEY)")

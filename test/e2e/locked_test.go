@@ -11,8 +11,9 @@ import (
 func TestP8_AStartBesideALockedTable(t *testing.T) {
 	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}) // where no other test decides on branches
 		for _, mapping := range []string{"", ", ordering: key"} {
-			l := newLab(t, testkit.SharedDatabase(t, flavor))
+			l := newLab(t, db)
 			l.table("other")
 			l.mapping, l.more = mapping, "fallback: {interval: 1s, threshold: 1s}"
 			l.start()

@@ -70,9 +70,14 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 // wantReplicaFinding: doctor says something of that severity about the replica, with these words.
 func wantReplicaFinding(t *testing.T, l *lab, severity server.Severity, words string) {
 	t.Helper()
-	all := app.Doctor(t.Context(), l.config())
+	about := func(f server.Finding) bool { return strings.HasPrefix(f.Subject, "fallback.read_from") }
+	var all []server.Finding
+	l.wait("doctor to come to the replica in its time", func() bool { // on a slow machine it may not
+		all = app.Doctor(t.Context(), l.config())
+		return slices.ContainsFunc(all, about)
+	})
 	if !slices.ContainsFunc(all, func(f server.Finding) bool {
-		return f.Severity == severity && strings.HasPrefix(f.Subject, "fallback.read_from") && strings.Contains(f.What, words)
+		return about(f) && f.Severity == severity && strings.Contains(f.What, words)
 	}) {
 		t.Errorf("no %s about the replica with %q: %+v", severity, words, all)
 	}
