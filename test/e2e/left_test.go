@@ -112,7 +112,7 @@ func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
 func TestP8_ManyRefusedStatusesStopNoOtherRow(t *testing.T) {
 	relay.Long(t)
 	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})) // where no other test decides on branches
-	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}" // so that no row is left in the journal
+	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}"         // so that no row is left in the journal
 	l.exec("CREATE TRIGGER refuse BEFORE UPDATE ON t_local_message FOR EACH ROW IF OLD.biz_key LIKE 'bad%' AND NEW.status = 2 THEN " +
 		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF")
 	l.start()
