@@ -128,6 +128,21 @@ func (b *tab) shows(element, text string) {
 	b.holds(element+" to show "+text, fmt.Sprintf("(document.querySelector(%q)?.textContent ?? '').includes(%q)", element, text))
 }
 
+// click clicks until an element shows a text: while lines come and go above a button, the first click may miss it.
+func (b *tab) click(button, element, text string) {
+	b.t.Helper()
+	testkit.WaitFor(b.t, patience, "a click on "+button+" to have "+element+" show "+text, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+		defer cancel()
+		_ = chromedp.Run(ctx, chromedp.Click(button)) // the button goes when the click before has worked
+		var shown bool
+		for !shown && ctx.Err() == nil {
+			_ = chromedp.Run(ctx, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).textContent.includes(%q)", element, text), &shown), chromedp.Sleep(100*time.Millisecond))
+		}
+		return shown
+	})
+}
+
 func (b *tab) hidden(element string) {
 	b.t.Helper()
 	b.holds(element+" to be hidden", fmt.Sprintf("document.querySelector(%q).hidden", element))

@@ -105,8 +105,7 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#state", "degraded")
 	tab.shows("#problems", "gap(s) in the log are not acknowledged")
 	tab.shows("#gaps", "purged")
-	tab.run(chromedp.Click(`button[aria-label="Acknowledge gap 2"]`))
-	tab.shows("#said", "gap 2 acknowledged")
+	tab.click(`button[aria-label="Acknowledge gap 2"]`, "#said", "gap 2 acknowledged")
 	tab.holds("the gap to be no problem any more", `!document.querySelector("#problems").textContent.includes("gaps")`)
 
 	tab.run(chromedp.Click("#nav-relays"))
