@@ -29,18 +29,15 @@ func (r *Recovery) withoutSent(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	rest := r.waiting[:0]
-	r.waitingB = 0
-	for i, e := range r.waiting {
+	i := -1
+	r.keep(func(e *tracker.Entry) bool {
+		i++
 		if sent[i] {
 			r.dispatch.Found(e)
-			continue
+			return false
 		}
-		rest = append(rest, e)
-		r.waitingB += e.Size
-	}
-	clear(r.waiting[len(rest):])
-	r.waiting = rest
+		return true
+	})
 	return nil
 }
 

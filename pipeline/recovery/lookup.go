@@ -62,11 +62,45 @@ func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
 	return nil
 }
 
-// lookUp asks the tables and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
+// sort asks the tables, and what an earlier process has sent, and keeps the rows that are to be published. The rows of a table that cannot be read for
+// some time are left to the sweep, if there are other tables: these would wait with it. Callers hold the log lock.
+func (r *Recovery) sort(ctx context.Context) error {
+	if err := r.lookUp(ctx); err != nil {
+		return err
+	}
+	if err := r.withoutSent(ctx); err != nil {
+		return err
+	}
+	if len(r.answers.none) > 0 {
+		r.keep(func(e *tracker.Entry) bool {
+			if !r.answers.none[e.Row().Table] {
+				return true
+			}
+			r.dispatch.Leave(e, outbox.CauseTable)
+			return false
+		})
+	}
+	return nil
+}
+
+// keep drops the waiting rows that are settled otherwise. Callers hold the log lock.
+func (r *Recovery) keep(stays func(*tracker.Entry) bool) {
+	rest := r.waiting[:0]
+	r.waitingB = 0
+	for _, e := range r.waiting {
+		if stays(e) {
+			rest = append(rest, e)
+			r.waitingB += e.Size
+		}
+	}
+	clear(r.waiting[len(rest):])
+	r.waiting = rest
+}
+
+// lookUp asks the tables and keeps the rows that are PENDING and not waiting for a retry, and those of tables that gave no answer. A row that is not
 // found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. In a backlog whole pages are as they
 // were inserted, so after one such page the tables are asked for that alone first. A row whose state cannot be read comes back as waiting and is left
-// to the sweep, which reports it; the others go. The rows of a table that cannot be read for some time are left to the sweep, if there are other
-// tables: these would wait with it. Callers hold the log lock.
+// to the sweep, which reports it; the others go. Callers hold the log lock.
 func (r *Recovery) lookUp(ctx context.Context) error {
 	a := &r.answers
 	defer clear(a.states) // which have the rows of a whole page
@@ -96,16 +130,8 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 	}
 	clear(r.ofTable)
 	before := len(r.waiting)
-	publish := r.waiting[:0]
-	r.waitingB = 0
-	for _, e := range r.waiting {
-		if r.settle(e) {
-			publish = append(publish, e)
-			r.waitingB += e.Size
-		}
-	}
-	clear(r.waiting[len(publish):])
-	r.waiting, r.alike = publish, len(publish) == before
+	r.keep(r.settle)
+	r.alike = len(r.waiting) == before
 	return nil
 }
 
@@ -162,13 +188,13 @@ func (r *Recovery) read(ctx context.Context, name string) error {
 	return err
 }
 
-// settle reports whether a row is to be published, and passes it on if it is not. Callers hold the log lock.
-func (r *Recovery) settle(e *tracker.Entry) (publish bool) {
+// settle reports whether a row stays, and passes it on if it does not. Callers hold the log lock.
+func (r *Recovery) settle(e *tracker.Entry) (stays bool) {
 	name := e.Row().Table
 	state, found := r.answers.states[e.Row()]
 	switch {
 	case r.answers.none[name]:
-		r.dispatch.Leave(e, outbox.CauseTable)
+		return true
 	case r.answers.whole[name]:
 		e.RetryCount = 0
 		return true

@@ -92,3 +92,20 @@ func TestP8_SeveralTablesThatCannotBeReadAreWaitedForTogether(t *testing.T) {
 		b.WantSent("4")
 	})
 }
+
+// P3: rows of the window that a killed process has sent are not left to the sweep, also while their table cannot be read.
+func TestP3_SentRowsOfATableThatCannotBeRead(t *testing.T) {
+	flowtest.RunAfter(t, Config{Several: true}, flowtest.Table{}, had{"1": true}, func(w *flowtest.World) {
+		b := &bench{w}
+		rows := []*outbox.Message{flowtest.Row(1, flowtest.In("shop.a")), flowtest.Row(2, flowtest.In("shop.a")), flowtest.Row(3)}
+		b.Pending(rows...)
+		b.Fail("shop.a", &mysql.MySQLError{Number: 1205})
+		b.connect(0, 1)
+		b.Background(func(ctx context.Context) error { return b.Offer(ctx, b.Txn(rows...)) })
+		time.Sleep(16 * time.Second)
+		b.WantSent("3")
+		if !b.Owns(rows[0].Identity) || b.Owns(rows[1].Identity) {
+			t.Error("the row that was sent has no owner, or the other has one")
+		}
+	})
+}

@@ -150,13 +150,13 @@ func (r *Recovery) Clear() {
 }
 
 // Check looks the waiting rows up and publishes those that are still to be. It tries until the database answers: meanwhile the reader
-// waits, which is right, for nothing behind may overtake. One of several tables is waited for no longer than a moment, see lookUp. Callers hold the log lock.
+// waits, which is right, for nothing behind may overtake. One of several tables is waited for no longer than a moment, see sort. Callers hold the log lock.
 func (r *Recovery) Check(ctx context.Context) error {
 	if len(r.waiting) == 0 {
 		return nil
 	}
 	for failures := 0; ; failures++ {
-		err := r.lookUp(ctx)
+		err := r.sort(ctx)
 		if err == nil {
 			break
 		}
@@ -168,9 +168,6 @@ func (r *Recovery) Check(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(r.failed(failures, err)):
 		}
-	}
-	if err := r.withoutSent(ctx); err != nil {
-		return err
 	}
 	for len(r.waiting) > 0 {
 		n, err := r.dispatch.Publish(ctx, r.waiting)
@@ -228,10 +225,7 @@ func (r *Recovery) checkQuiet(ctx context.Context, failures int) (wait time.Dura
 	if len(r.waiting) == 0 {
 		return wait, false
 	}
-	err := r.lookUp(ctx)
-	if err == nil {
-		err = r.withoutSent(ctx)
-	}
+	err := r.sort(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return 0, true
