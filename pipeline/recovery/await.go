@@ -85,7 +85,8 @@ func (r *Recovery) intake() error {
 
 // left is how much of patience is left; 0 when the sweep may continue.
 func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duration, error) {
-	pressure := !r.dispatch.Room() // the reader is held up by us: that it makes no progress is no sign of trouble in the log
+	// The reader is held up by us: that it makes no progress is no sign of trouble in the log.
+	pressure := !r.dispatch.Room() || r.asking.Load()
 	r.mu.Lock()
 	if end.Generation != r.tracker.Generation() { // under mu, as Reset is: what is raised here is of this generation
 		r.mu.Unlock()

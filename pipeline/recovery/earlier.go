@@ -25,7 +25,9 @@ func (r *Recovery) withoutSent(ctx context.Context) error {
 	for i, e := range r.waiting {
 		messages[i] = e.Message
 	}
+	r.asking.Store(true)
 	sent := r.earlier.Sent(ctx, messages)
+	r.asking.Store(false)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
@@ -24,6 +25,39 @@ func (h had) Sent(_ context.Context, messages []*outbox.Message) []bool {
 }
 
 func (had) Ended() bool { return false }
+
+// slow answers after a time.
+type slow time.Duration
+
+func (s slow) Sent(_ context.Context, messages []*outbox.Message) []bool {
+	time.Sleep(time.Duration(s))
+	return make([]bool, len(messages))
+}
+
+func (slow) Ended() bool { return false }
+
+// A sweep that would take later rows waits while topics are read back, however long that is: it would overtake the rows of the log that wait for it.
+func TestNoSweepOvertakesRowsThatAreReadBack(t *testing.T) {
+	table := flowtest.Table{"0": outbox.Candidate{Status: outbox.Pending}}
+	flowtest.RunAfter(t, Config{}, table, slow(6*patience), func(w *flowtest.World) {
+		b := &bench{w}
+		b.connect(0, 2)
+		b.OfferRows(flowtest.Row(0))
+		answer := b.await(2)
+		time.Sleep(6*patience - time.Second)
+		b.wantAnswer("while topics are read back", answer, false)
+		if b.raised(3) || len(b.Sink.IDs()) > 0 {
+			t.Fatalf("raised: %v, sent %v", b.raised(3), b.Sink.IDs())
+		}
+		time.Sleep(patience - time.Second)
+		b.wantAnswer("within patience of the last answer", answer, false)
+		time.Sleep(3 * time.Second)
+		b.wantAnswer("a reader that is down", answer, true)
+		if got := b.Sink.IDs(); !slices.Equal(got, []string{"0"}) {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
 
 // Rows of the window that a killed process has sent are completed as sent and not handed over; the others are sent in their order. A row that
 // comes after the window is not asked about.

@@ -59,6 +59,7 @@ type Recovery struct {
 	log      *zap.Logger
 	raised   prometheus.Counter
 	paused   atomic.Bool
+	asking   atomic.Bool // the log waits for the answer of earlier
 
 	// A goroutine holds the log lock while it passes on rows of the log, so that the order of commits is kept. The lock guards unseen.
 	logLock *semaphore.Weighted
