@@ -13,6 +13,7 @@ package readback
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,9 @@ const (
 	maxSetBack = 100_000                // rows that are remembered, some 200 bytes each
 )
 
+// probeTimeout ends a question whether the broker answers.
+const probeTimeout = 3 * time.Second
+
 // Config is what to read.
 type Config struct {
 	Names    func(table string) bool // whether a message id of the table names one message; rows of other tables are not looked for
@@ -50,6 +54,8 @@ type ReadBack struct {
 	metrics *metrics
 	seed    maphash.Seed
 
+	reached atomic.Bool // the broker has answered
+	missed  atomic.Bool // it did not when it was asked first, and that was logged
 	ended   atomic.Bool
 	claimed atomic.Bool // of the rows of sweeps only claimed ones are looked for
 
@@ -94,6 +100,29 @@ func New(cfg Config, reader sink.CommittedReader, log *zap.Logger, reg prometheu
 		b.earlier = newPeriod(b, cfg.Claims, cfg.From)
 	}
 	return b
+}
+
+// Ready returns an error while the broker has not answered since the start, which is outbox.ErrBrokerAway or that of ctx. A broker that died with the
+// killed process may come back later than this one: nothing can be sent meanwhile, and what is in its topics can be read when it is back.
+func (b *ReadBack) Ready(ctx context.Context) error {
+	if b.ended.Load() || b.reached.Load() {
+		return nil
+	}
+	probing, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := b.reader.Probe(probing)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		if !b.missed.Swap(true) {
+			b.log.Warn("the broker does not answer: rows that the last process may have sent wait until their topics can be read", zap.Error(err))
+		}
+		return fmt.Errorf("%w: %w", outbox.ErrBrokerAway, err)
+	case !b.reached.Swap(true) && b.missed.Load():
+		b.log.Info("the broker answers: topics are read for what the last process has sent")
+	}
+	return nil
 }
 
 // Sent reports for each message whether the dead process has sent it. It reads a topic when its first message comes. A topic that cannot be

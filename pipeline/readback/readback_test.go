@@ -34,12 +34,19 @@ type broker struct {
 	err    error
 	hangs  bool
 	unsafe error // what Committed returns
+	away   error // what Probe returns
+	probed int   // how often
 	asked  int   // how often
 }
 
 func (b *broker) Committed(ctx context.Context, _ string) error {
 	b.asked++
 	return cmp.Or(ctx.Err(), b.unsafe)
+}
+
+func (b *broker) Probe(ctx context.Context) error {
+	b.probed++
+	return cmp.Or(ctx.Err(), b.away)
 }
 
 type late struct {
@@ -269,6 +276,37 @@ func TestOnlyAnEqualRecordIsAProof(t *testing.T) {
 		b.End()
 		if got := b.Sent(t.Context(), list); slices.Contains(got, true) {
 			t.Errorf("after the end: %v", got)
+		}
+	})
+}
+
+// A broker that does not answer is waited for, which is logged once; one that has answered is not asked again.
+func TestABrokerThatComesBackLaterIsWaitedFor(t *testing.T) {
+	try(t, &broker{away: errors.New("connection refused")}, func(t *testing.T, b trial) {
+		for range 3 {
+			if err := b.Ready(t.Context()); !errors.Is(err, outbox.ErrBrokerAway) || !errors.Is(err, b.away) {
+				t.Errorf("not ready: %v", err)
+			}
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if err := b.Ready(stopped); !errors.Is(err, context.Canceled) || errors.Is(err, outbox.ErrBrokerAway) {
+			t.Errorf("after a stop: %v", err)
+		}
+		b.away = nil
+		for range 3 {
+			if err := b.Ready(t.Context()); err != nil {
+				t.Errorf("ready: %v", err)
+			}
+		}
+		if b.probed != 5 || b.logs.Len() != 2 {
+			t.Errorf("%d probes, logged %v", b.probed, b.logs.All())
+		}
+	})
+	try(t, &broker{away: errors.New("connection refused")}, func(t *testing.T, b trial) {
+		b.End()
+		if err := b.Ready(t.Context()); err != nil || b.probed > 0 {
+			t.Errorf("after the end: %v, %d probes", err, b.probed)
 		}
 	})
 }

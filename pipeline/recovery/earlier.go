@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"context"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
@@ -9,28 +10,36 @@ import (
 
 // Earlier knows what a process that was killed has sent and not journalled.
 type Earlier interface {
+	// Ready returns an error that is outbox.ErrBrokerAway while the broker does not answer. Nothing can be sent meanwhile, so rows wait for Sent.
+	Ready(ctx context.Context) error
 	// Sent reports for each message whether the broker has it from that process. It may read from the broker, for a bounded time.
 	Sent(ctx context.Context, messages []*outbox.Message) []bool
 	// Ended reports that no row that comes now can have been sent by that process.
 	Ended() bool
 }
 
-// withoutSent completes the waiting rows that an earlier process has sent; the others stay. The error is that of ctx, and then nothing
-// is known of them. Callers hold the log lock.
+// readyPause is between two questions of a sweep whether the broker answers.
+const readyPause = time.Second
+
+// withoutSent completes the waiting rows that an earlier process has sent; the others stay. The error is that of ctx or outbox.ErrBrokerAway, and
+// then nothing is known of them. Callers hold the log lock.
 func (r *Recovery) withoutSent(ctx context.Context) error {
-	if r.earlier == nil || len(r.waiting) == 0 {
+	r.asking.Store(r.earlier != nil && len(r.waiting) > 0)
+	if !r.asking.Load() {
 		return nil
 	}
 	messages := make([]*outbox.Message, len(r.waiting))
 	for i, e := range r.waiting {
 		messages[i] = e.Message
 	}
-	r.asking.Store(true)
+	if err := r.earlier.Ready(ctx); err != nil {
+		return err
+	}
 	sent := r.earlier.Sent(ctx, messages)
-	r.asking.Store(false)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	r.asking.Store(false)
 	i := -1
 	r.keep(func(e *tracker.Entry) bool {
 		i++
@@ -57,6 +66,8 @@ func (r *Recovery) SentBefore(ctx context.Context, rows []*outbox.Message) (int,
 	}
 	if len(asked) == 0 {
 		return 0, nil
+	}
+	for r.earlier.Ready(ctx) != nil && outbox.Wait(ctx, readyPause, nil) {
 	}
 	sent := r.earlier.Sent(ctx, asked)
 	if err := ctx.Err(); err != nil {

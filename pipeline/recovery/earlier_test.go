@@ -1,10 +1,12 @@
 package recovery_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +28,8 @@ func (h had) Sent(_ context.Context, messages []*outbox.Message) []bool {
 
 func (had) Ended() bool { return false }
 
+func (had) Ready(context.Context) error { return nil }
+
 // slow answers after a time.
 type slow time.Duration
 
@@ -35,6 +39,8 @@ func (s slow) Sent(_ context.Context, messages []*outbox.Message) []bool {
 }
 
 func (slow) Ended() bool { return false }
+
+func (slow) Ready(context.Context) error { return nil }
 
 // A sweep that would take later rows waits while topics are read back, however long that is: it would overtake the rows of the log that wait for it.
 func TestNoSweepOvertakesRowsThatAreReadBack(t *testing.T) {
@@ -57,6 +63,97 @@ func TestNoSweepOvertakesRowsThatAreReadBack(t *testing.T) {
 			t.Errorf("sent %v", got)
 		}
 	})
+}
+
+// away is a broker that has the row 0 and does not answer at first.
+type away struct {
+	had
+	gone atomic.Bool
+}
+
+func (a *away) Ready(context.Context) error {
+	if a.gone.Load() {
+		return fmt.Errorf("%w: no broker answers", outbox.ErrBrokerAway)
+	}
+	return nil
+}
+
+// A broker that died with the process comes back later than the relay: rows wait for it, as long as that takes, and those that it has are not sent
+// again. No sweep overtakes them, nothing is logged again and again, and an operator can set the position meanwhile.
+func TestRowsWaitForABrokerThatComesBackLater(t *testing.T) {
+	table := flowtest.Table{"0": outbox.Candidate{Status: outbox.Pending}, "1": outbox.Candidate{Status: outbox.Pending}}
+	for name, end := range map[string]uint64{"the reader waits": 2, "the log shows nothing more": 3} {
+		for _, moved := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, moved), func(t *testing.T) {
+				broker := &away{had: had{"0": true}}
+				broker.gone.Store(true)
+				flowtest.RunAfter(t, Config{}, table, broker, func(w *flowtest.World) {
+					b := &bench{w}
+					b.connect(0, end)
+					reading, cut := context.WithCancel(w.Ctx)
+					read := make(chan error, 1)
+					go func() {
+						var err error
+						for i := range 2 {
+							txn := outbox.Txn{End: flowtest.End(uint64(i + 1)), Messages: []*outbox.Message{flowtest.Row(i)}}
+							err = cmp.Or(err, w.Offer(reading, &txn))
+						}
+						read <- err
+					}()
+					answer := b.await(3)
+					time.Sleep(time.Hour)
+					b.wantAnswer("while the broker is away", answer, false)
+					if b.raised(4) || len(b.Sink.IDs()) > 0 || b.Logs.Len() > 0 {
+						t.Fatalf("raised: %v, sent %v, logged %v", b.raised(4), b.Sink.IDs(), b.Logs.All())
+					}
+					if moved {
+						cut()
+						<-read
+						b.reset(9)
+						broker.gone.Store(false)
+						time.Sleep(time.Minute)
+						if got := b.Sink.IDs(); len(got) > 0 {
+							t.Errorf("sent %v", got)
+						}
+						return
+					}
+					broker.gone.Store(false)
+					time.Sleep(6 * time.Second)
+					if got := b.Sink.IDs(); !slices.Equal(got, []string{"1"}) || len(b.Acks.Take()) != 2 {
+						t.Errorf("sent %v", got)
+					}
+					cut()
+					<-read
+				})
+			})
+		}
+	}
+}
+
+// A sweep waits for it too, and a stop ends that.
+func TestASweepWaitsForABrokerThatComesBackLater(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		broker := &away{had: had{"0": true}}
+		broker.gone.Store(true)
+		flowtest.RunAfter(t, Config{}, flowtest.Table{}, broker, func(w *flowtest.World) {
+			ctx, stop := context.WithCancel(w.Ctx)
+			time.AfterFunc(time.Hour, func() {
+				if stopped {
+					stop()
+				}
+				broker.gone.Store(false)
+			})
+			defer stop()
+			m := flowtest.Row(0)
+			free, _ := w.Reserve([]outbox.Candidate{{Identity: m.Identity, Status: outbox.Sending}})
+			m.Entry, m.Status, m.Path, m.Claim = free[0].Entry, outbox.Sending, outbox.PathSweep, "ours"
+			began := time.Now()
+			taken, err := w.Publish(ctx, []*outbox.Message{m}, nil)
+			if errors.Is(err, context.Canceled) != stopped || (taken == 1) == stopped || time.Since(began) < time.Hour || len(w.Sink.IDs()) > 0 {
+				t.Errorf("%d taken, %v, after %v, sent %v", taken, err, time.Since(began), w.Sink.IDs())
+			}
+		})
+	}
 }
 
 // Rows of the window that a killed process has sent are completed as sent and not handed over; the others are sent in their order. A row that
@@ -134,6 +231,8 @@ type stopping struct {
 }
 
 func (s stopping) Ended() bool { return s.ended }
+
+func (stopping) Ready(context.Context) error { return nil }
 
 func (s stopping) Sent(_ context.Context, messages []*outbox.Message) []bool {
 	s.stop()

@@ -15,6 +15,7 @@ package recovery
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ type Recovery struct {
 	log      *zap.Logger
 	raised   prometheus.Counter
 	paused   atomic.Bool
-	asking   atomic.Bool // the log waits for the answer of earlier
+	asking   atomic.Bool // rows of the log wait for the answer of earlier
 
 	// A goroutine holds the log lock while it passes on rows of the log, so that the order of commits is kept. The lock guards unseen.
 	logLock *semaphore.Weighted
@@ -145,6 +146,7 @@ func (r *Recovery) Clear() {
 	}
 	r.waiting, r.waitingB = nil, 0
 	clear(r.ofTable)
+	r.asking.Store(false)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end = outbox.Position{}
@@ -187,9 +189,12 @@ func (r *Recovery) published(n int) {
 	}
 }
 
-// failed logs a failed attempt and returns the pause before the next. Callers hold the log lock.
+// failed logs a failed attempt, but one that waits for the broker, and returns the pause before the next. Callers hold the log lock.
 func (r *Recovery) failed(failures int, err error) time.Duration {
 	wait := retryPauses.Delay(failures, r.random())
+	if errors.Is(err, outbox.ErrBrokerAway) {
+		return wait // Earlier logs it
+	}
 	r.log.Warn("cannot look up rows of the recovery window, trying again", zap.Int("rows", len(r.waiting)), zap.Duration("in", wait), zap.Error(err))
 	return wait
 }

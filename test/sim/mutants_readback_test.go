@@ -36,6 +36,15 @@ var readBackMutations = []mutation{
 		edits: []edit{{"		if maySent(outbox.PathSweep, c.Status, c.Untouched) {\n", "		if false {\n"}},
 	},
 	{
+		rule: "rows wait for a broker that comes back later", file: "pipeline/recovery/earlier.go",
+		test: "RowsWaitForABrokerThatComesBackLater", in: "pipeline/recovery",
+		edits: []edit{{"	if err := r.earlier.Ready(ctx); err != nil {\n", "	if err := r.earlier.Ready(ctx); err != nil && false {\n"}},
+	},
+	{
+		rule: "no sweep overtakes rows that are read back", file: "pipeline/recovery/await.go", test: "NoSweepOvertakesRowsThatAreReadBack", in: "pipeline/recovery",
+		edits: []edit{{" || r.asking.Load()", ""}},
+	},
+	{
 		rule: "the claims of an earlier process stand", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
 		edits: []edit{{"l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.ClaimsAt\n", "l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.SettledAt\n"}},
 	},
