@@ -38,8 +38,8 @@ type Reader interface {
 // message was published.
 type CommittedReader interface {
 	Reader
-	// Probe is that of a Sink.
-	Probe(ctx context.Context) error
+	// Reachable returns nil when any broker answers, also one whose topics were not used yet.
+	Reachable(ctx context.Context) error
 	// Committed waits until no record of the topic that Read has returned before can be missing after a failure that an acknowledged
 	// record survives, and until Read returns what was acknowledged before the call. With an error nothing is known of them.
 	Committed(ctx context.Context, topic string) error

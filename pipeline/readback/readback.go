@@ -110,7 +110,7 @@ func (b *ReadBack) Ready(ctx context.Context) error {
 	}
 	probing, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	err := b.reader.Probe(probing)
+	err := b.reader.Reachable(probing)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -34,7 +34,7 @@ type broker struct {
 	err    error
 	hangs  bool
 	unsafe error // what Committed returns
-	away   error // what Probe returns
+	away   error // what Reachable returns
 	probed int   // how often
 	asked  int   // how often
 }
@@ -44,7 +44,7 @@ func (b *broker) Committed(ctx context.Context, _ string) error {
 	return cmp.Or(ctx.Err(), b.unsafe)
 }
 
-func (b *broker) Probe(ctx context.Context) error {
+func (b *broker) Reachable(ctx context.Context) error {
 	b.probed++
 	return cmp.Or(ctx.Err(), b.away)
 }

@@ -173,14 +173,24 @@ func outcome(d *delivery, err error) (o outbox.Outcome) {
 // broker leaves produce requests unanswered.
 func (s *Sink) Probe(ctx context.Context) error {
 	client := s.current()
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
-		return fmt.Errorf("no Kafka broker of %s answers: %w%s", strings.Join(s.cfg.brokers, ", "), err, unreached(err))
+	if err := s.ping(ctx, client); err != nil {
+		return err
 	}
 	if s.results.left() == 0 {
 		s.unanswered.clear()
 		return nil
 	}
 	return s.unansweredByAll(ctx, client)
+}
+
+// Reachable implements sink.CommittedReader.
+func (s *Sink) Reachable(ctx context.Context) error { return s.ping(ctx, s.current()) }
+
+func (s *Sink) ping(ctx context.Context, client *kgo.Client) error {
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
+		return fmt.Errorf("no Kafka broker of %s answers: %w%s", strings.Join(s.cfg.brokers, ", "), err, unreached(err))
+	}
+	return nil
 }
 
 // unreached returns what to check when no broker can be reached; "" when the error is clear.

@@ -124,19 +124,31 @@ func (s *brokers) probe(ctx context.Context) error {
 	asked := slices.Collect(maps.Values(s.known))
 	s.mu.Unlock()
 	if len(asked) == 0 {
-		found, err := s.remote.Masters(ctx)
-		if err != nil {
-			return fmt.Errorf("rocketmq: no name server answers: %w", err)
-		}
-		if len(found) == 0 {
-			return errors.New("rocketmq: no broker is registered with the name servers")
-		}
-		for name, addr := range found {
-			b := newBroker(sink.NewHealth(0), name) // without topics in use: its state does not matter to the others
-			b.addr.Store(&addr)
-			asked = append(asked, b)
-		}
+		return s.reachable(ctx)
 	}
+	return s.anyAnswers(ctx, asked)
+}
+
+// reachable returns nil when any broker that the name servers know answers.
+func (s *brokers) reachable(ctx context.Context) error {
+	found, err := s.remote.Masters(ctx)
+	if err != nil {
+		return fmt.Errorf("rocketmq: no name server answers: %w", err)
+	}
+	if len(found) == 0 {
+		return errors.New("rocketmq: no broker is registered with the name servers")
+	}
+	var asked []*broker
+	for name, addr := range found {
+		b := newBroker(sink.NewHealth(0), name) // one of its own: the state of a broker without topics in use does not matter to the others
+		b.addr.Store(&addr)
+		asked = append(asked, b)
+	}
+	return s.anyAnswers(ctx, asked)
+}
+
+// anyAnswers returns nil when one of the brokers answers.
+func (s *brokers) anyAnswers(ctx context.Context, asked []*broker) error {
 	ctx, cancel := context.WithCancel(ctx) // the first answer is enough
 	defer cancel()
 	answers := make(chan error, len(asked))

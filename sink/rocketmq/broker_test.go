@@ -43,7 +43,11 @@ func TestB03_OneBrokerDown(t *testing.T) {
 			}
 		}
 	}
+	testkit.Must(t, s.Reachable(t.Context()))
 	c.brokers["broker-a"].stop()
+	if err := s.Reachable(t.Context()); err == nil {
+		t.Error("brokers that are stopped are reachable")
+	}
 	testkit.WaitFor(t, 10*time.Second, "the loss of the other", func() bool {
 		r := send(t, s, message("orders", onA)).wait()[0]
 		return r.Class == outbox.ClassOutage && r.Scope != outbox.ScopePartition
@@ -51,6 +55,18 @@ func TestB03_OneBrokerDown(t *testing.T) {
 	c.brokers["broker-a"].start()
 	c.brokers["broker-b"].start()
 	retried(t, s, messages("orders", onB, 3))
+}
+
+// While the broker of the only topic in use is down, another one can be reached, and its topics can be read.
+func TestABrokerWhoseTopicsAreNotUsedYetIsReachable(t *testing.T) {
+	c, s, _, _ := twoBrokers(t)
+	c.topic("payments", fakeQueues{"broker-b", 4, 6})
+	send(t, s, message("payments", "")).want(outbox.ClassNone)
+	c.brokers["broker-b"].stop()
+	if err := s.Probe(t.Context()); err == nil {
+		t.Error("the broker with topics in use answers")
+	}
+	testkit.Must(t, s.Reachable(t.Context()))
 }
 
 // B13: a broker that accepts connections and answers nothing costs its own messages one time-out; the others none.

@@ -135,6 +135,9 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return err
 }
 
+// Reachable implements sink.CommittedReader.
+func (s *Sink) Reachable(ctx context.Context) error { return s.brokers.reachable(ctx) }
+
 // Close stops intake and waits for results until ctx ends; then what was sent comes to ClassUnknown, and what was not to
 // ClassOutage. It may take up to three seconds more when a broker is frozen, the limit of a write, and six for each name server
 // that is frozen while the library asks for a new topic, a constant of it. The error says how many messages were left.

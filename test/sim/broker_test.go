@@ -276,6 +276,11 @@ func (s *sinkModel) cut(d *dice) {
 // Probe implements sink.Sink.
 func (s *sinkModel) Probe(ctx context.Context) error { return s.probe(ctx, "probe", uint64(s.i.life)) }
 
+// Reachable implements sink.CommittedReader.
+func (s *sinkModel) Reachable(ctx context.Context) error {
+	return s.probe(ctx, "reach", uint64(s.i.life))
+}
+
 func (s *sinkModel) probe(ctx context.Context, actor string, key uint64) error {
 	w := s.i.w
 	s.i.awaitWake()
