@@ -23,7 +23,7 @@ const (
 
 // leastPatience is the shortest time that WaitFor waits. A deadline only ends a test that hangs, and a loaded machine is slow:
 // a shorter deadline of the caller says how long the wait takes on a quiet machine.
-const leastPatience = 3 * time.Minute
+const leastPatience = 8 * time.Minute
 
 // WaitFor looks at condition every few milliseconds until it is true. It fails the test when the condition is still false after
 // the deadline and after leastPatience. what completes the sentence "timed out waiting for ...".
