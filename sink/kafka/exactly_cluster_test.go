@@ -22,16 +22,17 @@ func TestExactlyOnThreeBrokers(t *testing.T) {
 	onCluster := func(cfg *config) { cfg.brokers = c.Addrs() }
 	topic := createTopic(t, c[0].Addr(), nil)
 	makeState(t, c[0].Addr())
-	begin := func() (x *Exactly, rows []outbox.Identity) {
-		x = openExactly(t, c[0].Addr(), onCluster)
-		testkit.WaitFor(t, patience, "the process to begin", func() bool { // not every broker knows a new topic at once; the relay tries again, too
-			var err error
-			rows, err = x.Recover(t.Context(), ourTables)
-			return err == nil
+	for _, k := range c { // the one that is asked may not know a new topic yet
+		testkit.WaitFor(t, patience, "each broker to know the state topic", func() (known bool) {
+			admin(t, k.Addr(), func(ctx context.Context, a *kadm.Client) error {
+				topics, err := a.ListTopics(ctx, stateTopic("relay"))
+				known = err == nil && topics[stateTopic("relay")].Err == nil && len(topics[stateTopic("relay")].Partitions) == 1
+				return nil
+			})
+			return known
 		})
-		return x, rows
 	}
-	x, _ := begin()
+	x, _ := newExactly(t, c[0].Addr(), onCluster)
 	const rounds, each = 6, 500
 	all := messages(topic, rounds*each)
 	sent := &sentRows{rows: map[outbox.Identity]bool{}}
@@ -52,7 +53,12 @@ func TestExactlyOnThreeBrokers(t *testing.T) {
 			x.kill()
 			sent.killed()
 			var rows []outbox.Identity
-			x, rows = begin()
+			x = openExactly(t, c[0].Addr(), onCluster)
+			testkit.WaitFor(t, patience, "the next process to begin", func() (ok bool) { // the relay tries again, too
+				var err error
+				rows, err = x.Recover(t.Context(), ourTables)
+				return err == nil
+			})
 			sent.found(t, reported, rows)
 		}
 		testkit.WaitFor(t, patience, "the messages to be sent", func() bool {

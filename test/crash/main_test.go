@@ -133,7 +133,7 @@ func (b *bed) account(t *testing.T) relay.Account {
 	b.sent(t)
 	account := b.load.Ledger.Compare(relay.ReadAll(t, b.broker, b.load.Topics...))
 	if n := b.lateRows(t); n > 0 {
-		t.Logf("%d rows were not yet in the table, or the broker did not take them, or a sweep did not wait for the reader: their order is not checked", n)
+		t.Logf("%d rows were not yet in the table, or the broker did not take them: their order is not checked", n)
 		b.disordered = true
 	}
 	if b.disordered && !b.ordered {
@@ -146,7 +146,6 @@ func (b *bed) account(t *testing.T) relay.Account {
 // lateRows is the number of rows that the running process published in no order of commits, as it may (P5). The sweep publishes those that the
 // process found in the log, looked up after a reconnect, and did not see in the table: a server shows a commit in its log before it shows it to a
 // SELECT, on a busy machine for milliseconds. And rows go out again, or are left to the sweep, that the broker did not take, or did not answer.
-// A page that a sweep took because the reader made no progress for ten seconds counts as one row; the relay warns of that.
 func (b *bed) lateRows(t *testing.T) int {
 	t.Helper()
 	if !b.relay.Running() {
@@ -162,7 +161,7 @@ func (b *bed) late(m relay.Metrics) (n int) {
 		failed += int(m.Sum("messages_total", fmt.Sprintf("outcome=%q", class)))
 	}
 	b.unanswered = b.unanswered || m.Sum("messages_total", fmt.Sprintf("outcome=%q", outbox.ClassUnknown)) > 0
-	return failed + notSeen(m) + int(m.Sum("sweep_without_reader_total"))
+	return failed + notSeen(m)
 }
 
 // notSeen is the number of rows that a process did not see in the table yet.
@@ -174,7 +173,7 @@ func notSeen(m relay.Metrics) int {
 func (b *bed) lateBeforeKill(t *testing.T) {
 	t.Helper()
 	if m, err := relay.ReadMetrics(b.relay.StateDir()); err == nil && b.late(m) > 0 {
-		t.Log("rows were not yet in the table, or the broker did not take them, or a sweep did not wait for the reader: their order is not checked")
+		t.Log("rows were not yet in the table, or the broker did not take them: their order is not checked")
 		b.disordered = true
 	}
 }

@@ -11,9 +11,7 @@ import (
 // A crash of the machine ends the broker with the relay, and the relay comes back first. It waits for the broker, also after a stop meanwhile, finds
 // what it had sent, and sends nothing twice.
 func TestP3_ReadBackFromABrokerThatComesBackLater(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: make test-rest runs it")
-	}
+	relay.Long(t)
 	for kind, open := range map[string]func(t *testing.T, topic string) (relay.Broker, *testkit.Server){
 		"kafka": func(t *testing.T, topic string) (relay.Broker, *testkit.Server) {
 			kafka := testkit.NewKafka(t, testkit.KafkaOptions{})

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -52,8 +51,7 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 
 // bound returns a function that ends a measurement and returns how late the median row may be. The promise is 100 ms, but other
 // tests keep the machine busy. So the promise is checked only if the statements for due rows, run repeatedly on a table of their
-// own, take at most a tenth of that in the same time. Else it is ten times that time, or a fifth of the longest sweep, for which rows would wait
-// that have no place before those of a sweep.
+// own, take at most a tenth of that in the same time.
 func (l *stage) bound() (end func() time.Duration) {
 	l.t.Helper()
 	l.exec("CREATE TABLE pace (id BIGINT PRIMARY KEY, status INT, body TEXT)")
@@ -79,25 +77,8 @@ func (l *stage) bound() (end func() time.Duration) {
 		cancel()
 		work.Wait()
 		slices.Sort(took)
-		pace := 10 * took[len(took)/2]
-		if pace <= 100*time.Millisecond {
-			return 100 * time.Millisecond
-		}
-		return max(pace, l.longestSweep()/5)
+		return max(100*time.Millisecond, 10*took[len(took)/2])
 	}
-}
-
-var sweepTook = regexp.MustCompile(`sweep handed rows to the sink.*"took": "([^"]+)"`)
-
-// longestSweep is how long the longest sweep took.
-func (l *stage) longestSweep() (longest time.Duration) {
-	l.t.Helper()
-	for _, match := range sweepTook.FindAllStringSubmatch(l.Log(l.t), -1) {
-		took, err := time.ParseDuration(match[1])
-		testkit.Must(l.t, err)
-		longest = max(longest, took)
-	}
-	return longest
 }
 
 // newDelays is a stage with the topic delayed, and read, which waits until the rows of a kind are SENT and returns how late the broker
