@@ -42,15 +42,31 @@ func (h *HeldLease) descends(ctx context.Context, recorded, now server.ID, known
 		}
 	}
 	for _, t := range traces {
-		if t.On != now.UUID || !t.Source.Same(recorded) || t.Source.Same(now) {
-			continue
-		}
-		lacks := t.Age - time.Since(known.Seen)
-		if t.At.Compare(known.At) >= 0 || !t.Released && lacks <= oldestCopy {
+		if t.On == now.UUID && (h.followed(t, recorded, now) || copiedFrom(t, recorded, now, known)) {
 			return fmt.Sprintf("was %s, is now %s, whose lease table was copied from there", recorded, now), true, nil
 		}
 	}
 	return "", false, nil
+}
+
+// copiedFrom reports whether a row on the server now was written on the recorded one, not long before what is known of that one.
+func copiedFrom(t lease.Trace, recorded, now server.ID, known lease.Followed) bool {
+	if !t.Source.Same(recorded) || t.Source.Same(now) {
+		return false
+	}
+	return t.At.Compare(known.At) >= 0 || !t.Released && t.Age-time.Since(known.Seen) <= oldestCopy
+}
+
+// following is a proved copy whose name this process has tried to write into the lease there.
+type following struct {
+	from, to server.ID
+	at       outbox.Position // of the first try
+}
+
+// followed reports whether a row is what Follow wrote when its answer was lost: the proof that it replaced was read before.
+func (h *HeldLease) followed(t lease.Trace, recorded, now server.ID) bool {
+	f := h.following
+	return f.from.Same(recorded) && f.to.Same(now) && t.Source.Same(now) && t.At.Compare(f.at) >= 0
 }
 
 // copied reports whether the position of the last active process is of a server of which this one is a copy. It compares with what this
@@ -70,9 +86,12 @@ func (h *HeldLease) copied(ctx context.Context, left lease.Resume, now server.ID
 var errNotFollowed = errors.New("the new server could not be written into the lease")
 
 // Follow writes into the lease that this relay continues on a copy of the recorded server, so that the next failover is proved. It is called
-// before that is recorded: a server that fails over back in between is the recorded one again. After an error the caller looks at the server
-// again.
+// before that is recorded: a server that fails over back in between is the recorded one again. After an error, which does not say whether the
+// lease has it, the caller looks at the server again.
 func (h *HeldLease) Follow(ctx context.Context, copied server.ID, at outbox.Position) error {
+	if recorded, _ := h.State.Source(); !h.following.from.Same(recorded) || !h.following.to.Same(copied) {
+		h.following = following{from: recorded, to: copied, at: at}
+	}
 	err := h.Fence.grant.Load().Renew(ctx, func() lease.Resume {
 		return lease.Resume{Source: copied, At: at, Pause: h.State.Pause()}
 	})

@@ -53,6 +53,44 @@ func TestA11_CopiesWithoutGTIDs(t *testing.T) {
 	}
 }
 
+// A11: a row that names the new server is what this relay wrote there when the answer was lost, if it had the proof for that pair of servers.
+func TestA11_TheAnswerOfTheLeaseIsLost(t *testing.T) {
+	const a, b, c = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562", "5e11fa47-71ca-11e1-9e33-c80aa9429562"
+	old, now, other := server.ID{Flavor: outbox.MySQL, UUID: a, ServerID: 1}, server.ID{Flavor: outbox.MySQL, UUID: b, ServerID: 2}, server.ID{Flavor: outbox.MySQL, UUID: c, ServerID: 3}
+	at := func(offset uint64) outbox.Position { return outbox.Position{File: "log.000001", Offset: offset} }
+	for name, x := range map[string]struct {
+		recorded, tried server.ID // server.ID{}: nothing was tried
+		row             uint64
+		want            bool
+	}{
+		"tried once":                          {recorded: old, tried: now, row: 700, want: true},
+		"tried again when the log had grown":  {recorded: old, tried: now, row: 800, want: true},
+		"a row that is older than the try":    {recorded: old, tried: now, row: 600},
+		"another server was tried":            {recorded: old, tried: other, row: 700},
+		"another server was recorded by then": {recorded: other, tried: now, row: 700},
+		"nothing was tried":                   {recorded: old, row: 700},
+	} {
+		store, err := checkpoint.OpenContext(t.Context(), t.TempDir(), checkpoint.Options{})
+		testkit.Must(t, err)
+		testkit.Must(t, store.Reset(old, at(500), 0, "test"))
+		held := NewHeldLease(LeaseParts{
+			State: store, Lease: lease.Alone(lease.Off, ""), Log: zap.NewNop(), Fence: &Fence{},
+			Traces:       func(context.Context) ([]lease.Trace, error) { return []lease.Trace{{On: b, Source: now, At: at(x.row)}}, nil },
+			CheckpointAt: time.Now,
+		})
+		held.begun.Store(true)
+		if x.tried != (server.ID{}) {
+			for _, end := range []uint64{700, 800} {
+				testkit.Must(t, held.Follow(t.Context(), x.tried, at(end))) // without a grant, which renews nothing
+			}
+		}
+		if _, descends, err := held.Descends(t.Context(), x.recorded, at(500), now); descends != x.want || err != nil {
+			t.Errorf("%s: %v, %v", name, descends, err)
+		}
+		testkit.Must(t, store.Close())
+	}
+}
+
 // A11: the relay that takes over continues from the position of the active one with a gap, and refuses a copy that is older than what it
 // has itself.
 func TestA11_TakeOverOnACopyWithoutGTIDs(t *testing.T) {

@@ -142,6 +142,32 @@ func TestA11_FailoverWithoutGTIDsToACopyThatIsBehind(t *testing.T) {
 	w.stop()
 }
 
+// A11: the lease got the name of the new server, and the relay was told to connect again before it had the answer.
+func TestA11_FailoverWithoutGTIDsWhileTheLeaseWaits(t *testing.T) {
+	t.Parallel()
+	w := newWithoutGTIDs(t)
+	w.cutOff()
+	w.catchUp()
+	testkit.Must(t, w.replica.Promote(t.Context()))
+	lock := &lab{t: t, sql: w.replica.Connect(t, w.schema)}
+	row := lock.session("BEGIN", "SELECT * FROM canal_outbox_lease FOR UPDATE")
+	w.turn()
+	w.wait("the relay to write into the lease", func() bool {
+		return w.number("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE %canal_outbox_lease%log_file%'") > 0
+	})
+	w.wait("the relay to connect again", func() bool {
+		_ = w.admin().Sweep(t.Context()) // it needs a connection to the tables, which are at the new server
+		return w.logs.FilterMessageSnippet("connecting again").Len() > 0
+	})
+	row.exec("ROLLBACK")
+	w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })
+	w.reading()
+	w.write("after", 20)
+	w.account(w.rows...)
+	w.wantGaps("failover")
+	w.stop()
+}
+
 // A11: without GTIDs a promoted replica is known by the lease table, which came from the recorded server: the relay continues there with a
 // gap, and the sweep publishes what the old server had committed and the relay had not.
 func TestA11_FailoverWithoutGTIDs(t *testing.T) {
