@@ -75,7 +75,9 @@ func TestA11_TheAnswerOfTheLeaseIsLost(t *testing.T) {
 		testkit.Must(t, store.Reset(old, at(500), 0, "test"))
 		held := NewHeldLease(LeaseParts{
 			State: store, Lease: lease.Alone(lease.Off, ""), Log: zap.NewNop(), Fence: &Fence{},
-			Traces:       func(context.Context) ([]lease.Trace, error) { return []lease.Trace{{On: b, Source: now, At: at(x.row)}}, nil },
+			Traces: func(context.Context) ([]lease.Trace, error) {
+				return []lease.Trace{{On: b, Source: now, At: at(x.row)}}, nil
+			},
 			CheckpointAt: time.Now,
 		})
 		held.begun.Store(true)
