@@ -224,19 +224,6 @@ func TestATimersStatementThatFails(t *testing.T) {
 	}
 }
 
-// More rows become due at the same time than timers can publish in a second: they request a sweep for the others.
-func TestMoreRowsThanTimersManage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(waiting(1, 5001, 5*time.Second, 0)...)
-		w.slow(100 * time.Millisecond)
-		b := startWith(t, w, Config{Timers: 1000})
-		time.Sleep(15 * time.Second)
-		if n, timers := len(b.got()), len(look(w, &b.late)); n != 5000 || timers == 0 || timers > 2500 {
-			t.Errorf("%d rows were published, %d by timers", n, timers)
-		}
-	})
-}
-
 // Claims of timers do not count as claims of an earlier process, also before the first complete sweep of a table.
 func TestClaimsOfTimersAreNoEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,7 @@
 // - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no high-water id
 // is kept between sweeps.
 // - A row is looked at when it becomes due: timers hold the rows that become due next, from looks at the table and from
-// announcements (DueIn). The sweep publishes a row that is more than a second late.
+// announcements (DueIn). The sweep publishes a row that is more than a second late, unless it became late in the timers.
 // - A row is published only when the log will never deliver it: its transaction was offered and no entry owns the row, or the
 // recovery window was raised over it first, so that the binlog path checks it before it publishes.
 // - A row is published only under a claim of this process, in its state in the table on the primary at that time.

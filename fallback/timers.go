@@ -15,6 +15,10 @@ const (
 	// not wait in a page of the sweep, and a backlog of due rows, after an outage, stays within the sweep's share.
 	overdue = time.Second
 
+	// stalled is how long rows that became overdue in the timers stay there: a statement or a machine that stalled delays them by that
+	// time alone, and not by a sweep that works off a backlog.
+	stalled = 10 * time.Second
+
 	timerGap  = 20 * time.Millisecond // minimum time between two passes: rows that become due meanwhile are published together
 	maxTimers = 10_000                // rows in all timers, unless there are many tables
 	minTimers = 500                   // of a table
@@ -125,19 +129,28 @@ func (t *timers) wait(now time.Time) time.Duration {
 // lacking reports whether rows were left out for which there is room now. Callers hold mu.
 func (t *timers) lacking() bool { return t.full && len(t.rows.list) <= t.limit/2 }
 
-// take begins a pass. It returns the rows that are due, at most n, and whether it is time to look at the table. Overdue rows are
-// dropped, because the sweep publishes them; late reports that there were some.
+// take begins a pass. It returns the rows that are due, at most n, and whether it is time to look at the table. Overdue rows come after the
+// others; late reports that there were some, because the sweep publishes those that are not in the timers.
 func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pass, t.tight = now, t.full
+	var behind []timer
 	for len(t.rows.list) > 0 && len(due) < n && !t.rows.list[0].at.After(now) {
-		first := heap.Pop(&t.rows).(timer)
-		if now.Sub(first.at) > overdue {
+		switch first := heap.Pop(&t.rows).(timer); {
+		case now.Sub(first.at) <= overdue:
+			due = append(due, first)
+		case now.Sub(first.at) <= stalled:
+			behind = append(behind, first)
 			late = true
-			continue
+		default:
+			late = true
 		}
-		due = append(due, first)
+	}
+	room := min(len(behind), n-len(due))
+	due = append(due, behind[:room]...)
+	for _, one := range behind[room:] {
+		heap.Push(&t.rows, one)
 	}
 	lacking := t.lacking()
 	if look = lacking || t.looks.wait(now) <= 0; look {

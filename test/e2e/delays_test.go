@@ -49,6 +49,33 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	}
 }
 
+// A relay that stands still for two seconds publishes the rows that became due meanwhile when it continues, and not behind the backlog of its sweep.
+func TestDueRowsOfAStallAreNotBehindTheBacklog(t *testing.T) {
+	relay.Long(t)
+	t.Parallel()
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			t.Parallel()
+			l, read := newDelays(t, flavor, "rate: 250")
+			l.fill(10_000) // 40 s of a sweep
+			l.waiting("stood", 1000, "6 SECOND", 3)
+			l.Start(t)
+			bound := l.bound()
+			l.wait("a row to be due", func() bool { return l.table.Count(t, "biz_type = 'stood' AND next_retry_time <= NOW(3)") > 0 })
+			began := time.Now()
+			l.Freeze(t)
+			time.Sleep(2 * time.Second)
+			l.Thaw(t)
+			stood := time.Since(began)
+			late := read("stood")
+			left := l.table.Count(t, "biz_type = 'backlog' AND status = 0")
+			if last, most := late[len(late)-1], stood+20*bound(); last > most || left == 0 {
+				t.Errorf("rows were published up to %v after their time, which may be %v, when %d rows of the backlog were left", last, most, left)
+			}
+		})
+	}
+}
+
 // bound returns a function that ends a measurement and returns how late the median row may be. The promise is 100 ms, but other
 // tests keep the machine busy. So the promise is checked only if the statements for due rows, run repeatedly on a table of their
 // own, take at most a tenth of that in the same time.
@@ -82,13 +109,13 @@ func (l *stage) bound() (end func() time.Duration) {
 }
 
 // newDelays is a stage with the topic delayed, and read, which waits until the rows of a kind are SENT and returns how late the broker
-// stored each, in order.
-func newDelays(t *testing.T, flavor testkit.Flavor) (l *stage, read func(kind string) []time.Duration) {
+// stored each, in order. The sweep has more options.
+func newDelays(t *testing.T, flavor testkit.Flavor, sweep ...string) (l *stage, read func(kind string) []time.Duration) {
 	t.Helper()
 	relay.Binary(t, "") // made before the rows, whose times are near
 	cluster := fake(t)
 	testkit.Must(t, testkit.CreateKafkaTopic(t.Context(), cluster.Addr(), "delayed", 4, map[string]string{"message.timestamp.type": "LogAppendTime"}))
-	l = newStage(t, testkit.SharedDatabase(t, flavor), cluster, "fallback: {interval: 30s}")
+	l = newStage(t, testkit.SharedDatabase(t, flavor), cluster, "fallback: {"+strings.Join(append(sweep, "interval: 30s"), ", ")+"}")
 	return l, func(kind string) []time.Duration {
 		t.Helper()
 		l.waitCount(0, "biz_type = '"+kind+"' AND status IN (0, 1)")

@@ -154,6 +154,10 @@ var mutations = []mutation{
 		edits: []edit{{"t.onward = t.full && t.alone\n", "t.onward = false\n"}},
 	},
 	{
+		rule: "rows that became late in the timers stay there", file: "fallback/timers.go", test: "TestAStallPutsNoRowBehindTheBacklog", in: "fallback",
+		edits: []edit{{"		case now.Sub(first.at) <= stalled:\n", "		case now.Sub(first.at) <= stalled && false:\n"}},
+	},
+	{
 		rule: "a look behind rows that wait does not leave out rows that were dropped", file: "fallback/timers.go", test: "TestARowDroppedForAnAnnouncedOneIsLookedForAgain", in: "fallback",
 		edits: []edit{{"		t.behind = t.last\n", "		t.behind = t.known\n"}},
 	},
