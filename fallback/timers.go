@@ -137,14 +137,14 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	t.pass, t.tight = now, t.full
 	var behind []timer
 	for len(t.rows.list) > 0 && len(due) < n && !t.rows.list[0].at.After(now) {
-		switch first := heap.Pop(&t.rows).(timer); {
-		case now.Sub(first.at) <= overdue:
+		first := heap.Pop(&t.rows).(timer)
+		age := now.Sub(first.at)
+		late = late || age > overdue
+		switch {
+		case age <= overdue:
 			due = append(due, first)
-		case now.Sub(first.at) <= stalled:
+		case age <= stalled:
 			behind = append(behind, first)
-			late = true
-		default:
-			late = true
 		}
 	}
 	room := min(len(behind), n-len(due))

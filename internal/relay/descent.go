@@ -42,7 +42,11 @@ func (h *HeldLease) descends(ctx context.Context, recorded, now server.ID, known
 		}
 	}
 	for _, t := range traces {
-		if t.On == now.UUID && (h.followed(t, recorded, now) || copiedFrom(t, recorded, now, known)) {
+		if t.On == now.UUID && t.Source.Same(now) && h.proof.On == now.UUID {
+			t = h.proof.now() // a row was overwritten since, see Follow
+		}
+		if t.On == now.UUID && copiedFrom(t, recorded, now, known) {
+			h.proof = proof{t, time.Now()}
 			return fmt.Sprintf("was %s, is now %s, whose lease table was copied from there", recorded, now), true, nil
 		}
 	}
@@ -57,16 +61,17 @@ func copiedFrom(t lease.Trace, recorded, now server.ID, known lease.Followed) bo
 	return t.At.Compare(known.At) >= 0 || !t.Released && t.Age-time.Since(known.Seen) <= oldestCopy
 }
 
-// following is a proved copy whose name this process has tried to write into the lease there.
-type following struct {
-	from, to server.ID
-	at       outbox.Position // of the first try
+// proof is the row by which a copy was known last.
+type proof struct {
+	lease.Trace
+	read time.Time
 }
 
-// followed reports whether a row is what Follow wrote when its answer was lost: the proof that it replaced was read before.
-func (h *HeldLease) followed(t lease.Trace, recorded, now server.ID) bool {
-	f := h.following
-	return f.from.Same(recorded) && f.to.Same(now) && t.Source.Same(now) && t.At.Compare(f.at) >= 0
+// now is the row as it would be read now: it gets as old as the checkpoint moves on, so a copy that is left again is not proved for ever.
+func (p proof) now() lease.Trace {
+	t := p.Trace
+	t.Age += time.Since(p.read)
+	return t
 }
 
 // copied reports whether the position of the last active process is of a server of which this one is a copy. It compares with what this
@@ -87,11 +92,8 @@ var errNotFollowed = errors.New("the new server could not be written into the le
 
 // Follow writes into the lease that this relay continues on a copy of the recorded server, so that the next failover is proved. It is called
 // before that is recorded: a server that fails over back in between is the recorded one again. After an error, which does not say whether the
-// lease has it, the caller looks at the server again.
+// lease has it, the caller looks at the server again, and the row that this one replaces still counts: see proof.
 func (h *HeldLease) Follow(ctx context.Context, copied server.ID, at outbox.Position) error {
-	if recorded, _ := h.State.Source(); !h.following.from.Same(recorded) || !h.following.to.Same(copied) {
-		h.following = following{from: recorded, to: copied, at: at}
-	}
 	err := h.Fence.grant.Load().Renew(ctx, func() lease.Resume {
 		return lease.Resume{Source: copied, At: at, Pause: h.State.Pause()}
 	})

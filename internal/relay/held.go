@@ -40,8 +40,7 @@ type HeldLease struct {
 	// begun says that the relay has accepted the server. Before, no renewal writes the position: it would make any server look like a copy.
 	begun  atomic.Bool
 	traces []lease.Trace // of the server before Take
-	// following is read and written by the goroutine that starts the relay, and then by the reader's.
-	following following
+	proof  proof         // read and written by the goroutine that takes the lease and starts the relay, and then by the reader's
 
 	sharing sync.Mutex                  // held while the list of sent rows is written
 	life    atomic.Pointer[outbox.Life] // see Sign

@@ -18,62 +18,54 @@ import (
 // comes at its new time, what is held or deleted does not come.
 func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	relay.Long(t)
-	t.Parallel()
-	for _, flavor := range testkit.Flavors() {
-		t.Run(string(flavor), func(t *testing.T) {
-			t.Parallel()
-			l, read := newDelays(t, flavor)
-			l.fill(10_000)                          // due at once: a long sweep
-			l.waiting("far", 10_000, "1 HOUR", 0)   // not due during the test
-			l.waiting("stood", 1000, "6 SECOND", 3) // due over three seconds, the first ones soon after the start
-			l.Start(t)
-			bound := l.bound()
-			l.waiting("came", 1000, "4 SECOND", 3)
-			l.waiting("changed", 30, "4 SECOND", 3)
-			l.exec("UPDATE t_local_message SET next_retry_time = next_retry_time + INTERVAL 2 SECOND WHERE biz_type = 'changed' AND id % 3 = 0")
-			l.exec("UPDATE t_local_message SET status = 9 WHERE biz_type = 'changed' AND id % 3 = 1")
-			l.exec("DELETE FROM t_local_message WHERE biz_type = 'changed' AND id % 3 = 2")
-			late := map[string][]time.Duration{}
-			for _, kind := range []string{"stood", "came", "changed"} {
-				late[kind] = read(kind)
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
+		l, read := newDelays(t, flavor)
+		l.fill(10_000)                          // due at once: a long sweep
+		l.waiting("far", 10_000, "1 HOUR", 0)   // not due during the test
+		l.waiting("stood", 1000, "6 SECOND", 3) // due over three seconds, the first ones soon after the start
+		l.Start(t)
+		bound := l.bound()
+		l.waiting("came", 1000, "4 SECOND", 3)
+		l.waiting("changed", 30, "4 SECOND", 3)
+		l.exec("UPDATE t_local_message SET next_retry_time = next_retry_time + INTERVAL 2 SECOND WHERE biz_type = 'changed' AND id % 3 = 0")
+		l.exec("UPDATE t_local_message SET status = 9 WHERE biz_type = 'changed' AND id % 3 = 1")
+		l.exec("DELETE FROM t_local_message WHERE biz_type = 'changed' AND id % 3 = 2")
+		late := map[string][]time.Duration{}
+		for _, kind := range []string{"stood", "came", "changed"} {
+			late[kind] = read(kind)
+		}
+		most := bound()
+		for kind, late := range late {
+			if late[0] < -5*time.Millisecond || late[len(late)/2] > most || late[len(late)-1] > 20*most {
+				t.Errorf("%s: rows were published %v to %v after their time, in the middle %v, which may be %v", kind, late[0], late[len(late)-1], late[len(late)/2], most)
 			}
-			most := bound()
-			for kind, late := range late {
-				if late[0] < -5*time.Millisecond || late[len(late)/2] > most || late[len(late)-1] > 20*most {
-					t.Errorf("%s: rows were published %v to %v after their time, in the middle %v, which may be %v", kind, late[0], late[len(late)-1], late[len(late)/2], most)
-				}
-			}
-			l.waitCount(10_000, "biz_type = 'far' AND status = 0")
-			l.stopInTime()
-		})
-	}
+		}
+		l.waitCount(10_000, "biz_type = 'far' AND status = 0")
+		l.stopInTime()
+	})
 }
 
 // A relay that stands still for two seconds publishes the rows that became due meanwhile when it continues, and not behind the backlog of its sweep.
 func TestDueRowsOfAStallAreNotBehindTheBacklog(t *testing.T) {
 	relay.Long(t)
-	t.Parallel()
-	for _, flavor := range testkit.Flavors() {
-		t.Run(string(flavor), func(t *testing.T) {
-			t.Parallel()
-			l, read := newDelays(t, flavor, "rate: 250")
-			l.fill(10_000) // 40 s of a sweep
-			l.waiting("stood", 1000, "6 SECOND", 3)
-			l.Start(t)
-			bound := l.bound()
-			l.wait("a row to be due", func() bool { return l.table.Count(t, "biz_type = 'stood' AND next_retry_time <= NOW(3)") > 0 })
-			began := time.Now()
-			l.Freeze(t)
-			time.Sleep(2 * time.Second)
-			l.Thaw(t)
-			stood := time.Since(began)
-			late := read("stood")
-			left := l.table.Count(t, "biz_type = 'backlog' AND status = 0")
-			if last, most := late[len(late)-1], stood+20*bound(); last > most || left == 0 {
-				t.Errorf("rows were published up to %v after their time, which may be %v, when %d rows of the backlog were left", last, most, left)
-			}
-		})
-	}
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
+		l, read := newDelays(t, flavor, "rate: 100")
+		l.fill(10_000) // 100 s of a sweep
+		l.Start(t)
+		bound := l.bound()
+		l.waiting("stood", 1000, "4 SECOND", 3)
+		l.wait("a row to be due", func() bool { return l.table.Count(t, "biz_type = 'stood' AND next_retry_time <= NOW(3)") > 0 })
+		began := time.Now()
+		l.Freeze(t)
+		time.Sleep(2 * time.Second)
+		l.Thaw(t)
+		stood := time.Since(began)
+		late := read("stood")
+		left := l.table.Count(t, "biz_type = 'backlog' AND status = 0")
+		if last, most := late[len(late)-1], stood+20*bound(); last > most || left == 0 {
+			t.Errorf("rows were published up to %v after their time, which may be %v, when %d rows of the backlog were left", last, most, left)
+		}
+	})
 }
 
 // bound returns a function that ends a measurement and returns how late the median row may be. The promise is 100 ms, but other

@@ -155,9 +155,11 @@ func TestA11_FailoverWithoutGTIDsWhileTheLeaseWaits(t *testing.T) {
 	w.wait("the relay to write into the lease", func() bool {
 		return w.number("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE %canal_outbox_lease%log_file%'") > 0
 	})
+	again := func() int { return w.logs.FilterMessageSnippet("connecting again").Len() }
+	before := again()
 	w.wait("the relay to connect again", func() bool {
 		_ = w.admin().Sweep(t.Context()) // it needs a connection to the tables, which are at the new server
-		return w.logs.FilterMessageSnippet("connecting again").Len() > 0
+		return again() > before
 	})
 	row.exec("ROLLBACK")
 	w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })

@@ -155,7 +155,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "rows that became late in the timers stay there", file: "fallback/timers.go", test: "TestAStallPutsNoRowBehindTheBacklog", in: "fallback",
-		edits: []edit{{"		case now.Sub(first.at) <= stalled:\n", "		case now.Sub(first.at) <= stalled && false:\n"}},
+		edits: []edit{{"		case age <= stalled:\n", "		case age <= stalled && false:\n"}},
 	},
 	{
 		rule: "a look behind rows that wait does not leave out rows that were dropped", file: "fallback/timers.go", test: "TestARowDroppedForAnAnnouncedOneIsLookedForAgain", in: "fallback",
