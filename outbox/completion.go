@@ -47,6 +47,14 @@ type Candidate struct {
 	Entry      Entry  // set once the row is reserved
 }
 
+// DueSlack is how much later than now a row may be due that is published at once: producers write "now" with rounding, and by clocks of their own.
+const DueSlack = 2 * time.Second
+
+// Postponed reports whether a row is due later by its producer's will. Order by key leaves it out until its time has come.
+func (c *Candidate) Postponed() bool {
+	return c.Waiting && c.RetryCount == 0 && time.Duration(c.DueInMilli)*time.Millisecond > DueSlack
+}
+
 // Sweep is the result of a complete sweep over all tables.
 type Sweep struct {
 	Began   time.Time

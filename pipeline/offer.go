@@ -11,10 +11,6 @@ import (
 
 // This file is the reader's side of the flow.
 
-// dueSlack is how far next_retry_time may lie behind the commit before a row counts as delayed: producers write "now" with
-// rounding and clock skew.
-const dueSlack = 2 * time.Second
-
 // chunk is how many rows of one transaction are taken over at once.
 const chunk = 500
 
@@ -79,7 +75,8 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 	inWindow := p.recovery.Covers(txn.End) // after Admit, see there
 	fit := admitted[:0]
 	for _, e := range admitted {
-		cause := unfit(e.Message, txn.CommittedAt, inWindow)
+		e.Delayed = delayed(e.Message, txn.CommittedAt)
+		cause := unfit(e, inWindow)
 		if cause == outbox.CauseNotDue && e.Message.Grace == 0 && brokerDelays(e.Message, txn.CommittedAt, p.longest) {
 			e.Message.Later, cause = true, ""
 		}
@@ -163,15 +160,20 @@ func brokerDelays(m *outbox.Message, committed time.Time, longest time.Duration)
 	return longest > 0 && !committed.IsZero() && m.DueAt.Sub(committed) < longest-delayMargin
 }
 
+// delayed reports whether a row is due later by its producer's will.
+func delayed(m *outbox.Message, committed time.Time) bool {
+	return !m.DueAt.IsZero() && m.DueAt.Sub(committed) > outbox.DueSlack
+}
+
 // unfit says why the fast path does not publish a row; "" when it does. In the recovery window the due time is judged by the
 // database, later.
-func unfit(m *outbox.Message, committed time.Time, inWindow bool) outbox.Cause {
+func unfit(e *tracker.Entry, inWindow bool) outbox.Cause {
 	switch {
-	case m.Status != outbox.Pending:
+	case e.Message.Status != outbox.Pending:
 		return outbox.CauseStatus
-	case !inWindow && !m.DueAt.IsZero() && m.DueAt.Sub(committed) > dueSlack:
+	case !inWindow && e.Delayed:
 		return outbox.CauseNotDue
-	case m.Grace > 0: // in the window too: its end may be before the grace's
+	case e.Message.Grace > 0: // in the window too: its end may be before the grace's
 		return outbox.CauseGrace
 	}
 	return ""

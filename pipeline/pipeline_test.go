@@ -57,7 +57,7 @@ func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.SetRow("1", outbox.Candidate{Status: outbox.Pending, RetryCount: 2})
 		b.SetRow("2", outbox.Candidate{Status: outbox.Sent})
-		b.SetRow("3", outbox.Candidate{Status: outbox.Pending, Waiting: true})
+		b.SetRow("3", outbox.Candidate{Status: outbox.Pending, Waiting: true, DueInMilli: 60_000})
 		b.SetRow("4", outbox.Candidate{Status: outbox.Sending})
 		if err := b.Connected(b.Ctx, flowtest.End(0), flowtest.End(2)); err != nil {
 			t.Fatal(err)

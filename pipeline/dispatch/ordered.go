@@ -70,7 +70,7 @@ func (o *ordered) Leave(e *tracker.Entry, cause outbox.Cause) {
 func (o *ordered) LeaveWaiting(e *tracker.Entry, c *outbox.Candidate) {
 	o.mu.Lock()
 	defer o.handOn()
-	if !keyorder.Postponed(c) {
+	if !c.Postponed() {
 		o.keyWaits(e, nil, causeText(outbox.CauseWaiting), time.Now())
 	}
 	o.tracker.Drop(e, outbox.CauseWaiting)

@@ -88,7 +88,7 @@ func (o *Order) looked(id outbox.Identity, c *outbox.Candidate, now time.Time, a
 	}
 	switch {
 	case c == nil && !known && now.Sub(row.since) < lateCommit:
-	case c == nil, c.Status != outbox.Pending && c.Status != outbox.Sending, Postponed(c):
+	case c == nil, c.Status != outbox.Pending && c.Status != outbox.Sending, c.Postponed():
 		act.Again = act.Again || len(s.left) > 1
 		o.forget(row, now)
 	case c.Waiting:
@@ -107,14 +107,6 @@ func (o *Order) looked(id outbox.Identity, c *outbox.Candidate, now time.Time, a
 			act.Due = append(act.Due, Due{one.id, 0})
 		}
 	}
-}
-
-// skew is the time within which a row is due that is not delayed on purpose: producers write "now" with rounding and clock skew.
-const skew = 2 * time.Second
-
-// Postponed reports whether a row is due later by its producer's will: it is not in the order until it is looked at when its time has come.
-func Postponed(c *outbox.Candidate) bool {
-	return c.Waiting && c.RetryCount == 0 && time.Duration(c.DueInMilli)*time.Millisecond > skew
 }
 
 // WaitingKey is a key that waits for a row of its own.

@@ -167,7 +167,7 @@ func (r Reading) row(c *outbox.Candidate, owners Owners, now time.Time) (fits bo
 		return true
 	}
 	s := r.keys[k]
-	if c.Key == "" || !t.has(k) && !s.holds(c.ID) || Postponed(c) { // also in the share of others no row may be overtaken
+	if c.Key == "" || !t.has(k) && !s.holds(c.ID) || c.Postponed() { // also in the share of others no row may be overtaken
 		return true
 	}
 	owner := owners.Owner(c.Identity)

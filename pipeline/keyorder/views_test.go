@@ -48,11 +48,11 @@ func TestADelayedRowIsPostponed(t *testing.T) {
 		want bool
 	}{
 		{outbox.Candidate{}, false},
-		{outbox.Candidate{Waiting: true, DueInMilli: skew.Milliseconds()}, false},
+		{outbox.Candidate{Waiting: true, DueInMilli: outbox.DueSlack.Milliseconds()}, false},
 		{outbox.Candidate{Waiting: true, DueInMilli: time.Minute.Milliseconds()}, true},
 		{outbox.Candidate{Waiting: true, DueInMilli: time.Minute.Milliseconds(), RetryCount: 1}, false},
 	} {
-		if got := Postponed(&c.row); got != c.want {
+		if got := c.row.Postponed(); got != c.want {
 			t.Errorf("%+v is postponed: %v", c.row, got)
 		}
 	}

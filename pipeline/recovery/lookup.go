@@ -97,7 +97,8 @@ func (r *Recovery) keep(stays func(*tracker.Entry) bool) {
 	r.waiting = rest
 }
 
-// lookUp asks the tables and keeps the rows that are PENDING and not waiting for a retry, and those of tables that gave no answer. A row that is not
+// lookUp asks the tables and keeps the rows that are PENDING and due, as the fast path sees it, and those of tables that gave no answer: a row whose producer
+// meant "now" is not left to the sweep because the database's clock is behind, for the process before may have sent it, and its successors would overtake it. A row that is not
 // found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. In a backlog whole pages are as they
 // were inserted, so after one such page the tables are asked for that alone first. A row whose state cannot be read comes back as waiting and is left
 // to the sweep, which reports it; the others go. Callers hold the log lock.
@@ -200,7 +201,7 @@ func (r *Recovery) settle(e *tracker.Entry) (stays bool) {
 		return true
 	case !found:
 		r.dispatch.Leave(e, outbox.CauseNotFound)
-	case state.Status == outbox.Pending && state.Waiting:
+	case state.Status == outbox.Pending && state.Waiting && (e.Delayed || state.RetryCount > 0 || state.Postponed()):
 		r.dispatch.LeaveWaiting(e, state)
 		r.sweeps.DueIn(e.Row(), time.Duration(state.DueInMilli)*time.Millisecond)
 	case state.Status == outbox.Pending:

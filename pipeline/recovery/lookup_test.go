@@ -2,7 +2,9 @@ package recovery_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
@@ -19,7 +21,7 @@ func TestPagesOfUntouchedRowsAreLookedUpAsAWhole(t *testing.T) {
 	}{
 		"sent":        {state: outbox.Candidate{Status: outbox.Sent}},
 		"claimed":     {state: outbox.Candidate{Status: outbox.Sending}},
-		"waits":       {state: outbox.Candidate{Status: outbox.Pending, Waiting: true}},
+		"waits":       {state: outbox.Candidate{Status: outbox.Pending, Waiting: true, DueInMilli: outbox.DueSlack.Milliseconds() + 1}},
 		"not there":   {missing: true},
 		"was refused": {state: outbox.Candidate{Status: outbox.Pending, RetryCount: 2}, published: true},
 	} {
@@ -87,6 +89,35 @@ func TestUntouchedRowsHaveNoAttempts(t *testing.T) {
 			if done.Action == outbox.ActionMarkSent || done.RetryCount != 0 {
 				t.Errorf("completion %+v", done)
 			}
+		}
+	})
+}
+
+// A producer that means "now" may write a time that is ahead of the database's clock. The process that was killed has published such a row at once: it is
+// looked for among what was sent, and keeps its place before its successors. Rows that are delayed, or wait for a retry, wait on.
+func TestARowThatIsMeantForNowIsNotLeftToTheSweep(t *testing.T) {
+	slack := outbox.DueSlack.Milliseconds()
+	waits := func(milli int64, attempts int) outbox.Candidate {
+		return outbox.Candidate{Status: outbox.Pending, Waiting: true, DueInMilli: milli, RetryCount: attempts}
+	}
+	table := flowtest.Table{"0": waits(slack, 0), "1": waits(slack, 0), "2": waits(slack+1, 0), "3": waits(1, 1), "4": waits(1, 0), "5": {Status: outbox.Pending}}
+	flowtest.RunAfter(t, Config{}, table, had{"0": true}, func(w *flowtest.World) {
+		b := &bench{w}
+		b.connect(0, 1)
+		commit := time.Now()
+		after := func(d time.Duration) func(*outbox.Message) {
+			return func(m *outbox.Message) { m.DueAt = commit.Add(d) }
+		}
+		txn := b.Txn(flowtest.Row(0, after(outbox.DueSlack)), flowtest.Row(1, after(outbox.DueSlack)), flowtest.Row(2, after(outbox.DueSlack)), flowtest.Row(3),
+			flowtest.Row(4, after(outbox.DueSlack+time.Millisecond)), flowtest.Row(5))
+		txn.CommittedAt = commit
+		if err := b.Offer(b.Ctx, txn); err != nil {
+			t.Fatal(err)
+		}
+		b.WantSent("1", "5")
+		b.WantCompletions("0 sent", "1 sent", "5 sent")
+		if want := []time.Duration{outbox.DueSlack + time.Millisecond, time.Millisecond, time.Millisecond}; !slices.Equal(b.Asked, want) {
+			t.Errorf("timers were asked for %v, want %v", b.Asked, want)
 		}
 	})
 }

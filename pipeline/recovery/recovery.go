@@ -4,7 +4,7 @@
 // connect, and up to wherever a sweep has published without waiting for the reader. Its rows wait, owned, until a page is full or
 // the end is reached; then the table is asked for their state by primary key.
 //
-// Guarantee: a row of the window is published only if the table shows it as PENDING and due; later transactions wait for it, for a
+// Guarantee: a row of the window is published only if the table shows it as PENDING and due, with the slack that the fast path has; later transactions wait for it, for a
 // few seconds at most if they may be of other tables and its own cannot be read: then the sweep has it. The
 // sweep may continue only when every transaction up to the position that it names was offered, or after the window was raised to
 // it.

@@ -15,6 +15,7 @@ type Entry struct {
 	RetryCount int             // of the row, as the table showed it last: the guard of a refusal
 	Sends      Sends
 	LogOnly    bool // its table has no status, see kept.go
+	Delayed    bool // when the log showed it, it was due later by its producer's will
 
 	id     outbox.Identity
 	origin origin

@@ -4,7 +4,7 @@ package sim
 var graceMutations = []mutation{
 	{
 		rule: "a row in its grace is not published from the log", file: "pipeline/offer.go", found: "grace: .*before the end",
-		edits: []edit{{"	case m.Grace > 0: //", "	case false: //"}},
+		edits: []edit{{"	case e.Message.Grace > 0: //", "	case false: //"}},
 	},
 	{
 		rule: "a timer hears of a row in its grace", file: "pipeline/offer.go", found: "grace: .*after its grace",

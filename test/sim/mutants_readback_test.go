@@ -41,6 +41,10 @@ var readBackMutations = []mutation{
 		edits: []edit{{"	if err := r.earlier.Ready(ctx); err != nil {\n", "	if err := r.earlier.Ready(ctx); err != nil && false {\n"}},
 	},
 	{
+		rule: "a row that is meant for now is looked for", file: "pipeline/recovery/lookup.go", test: "ARowThatIsMeantForNowIsNotLeftToTheSweep", in: "pipeline/recovery",
+		edits: []edit{{" && (e.Delayed || state.RetryCount > 0 || state.Postponed()):", ":"}},
+	},
+	{
 		rule: "no sweep overtakes rows that are read back", file: "pipeline/recovery/await.go", test: "NoSweepOvertakesRowsThatAreReadBack", in: "pipeline/recovery",
 		edits: []edit{{" || r.asking.Load()", ""}},
 	},

@@ -131,11 +131,11 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a row that waits for its retry is not published from the recovery window", file: "pipeline/recovery/lookup.go", found: "due: ",
-		edits: []edit{{"state.Status == outbox.Pending && state.Waiting:", "false:"}}, seeds: 1000,
+		edits: []edit{{"state.Status == outbox.Pending && state.Waiting && (e.Delayed || state.RetryCount > 0 || state.Postponed()):", "false:"}}, seeds: 1000,
 	},
 	{
 		rule: "a delayed row is not published from the log", file: "pipeline/offer.go", found: "due: ",
-		edits: []edit{{"m.DueAt.Sub(committed) > dueSlack", "m.DueAt.Sub(committed) > 1000*dueSlack"}},
+		edits: []edit{{"m.DueAt.Sub(committed) > outbox.DueSlack", "m.DueAt.Sub(committed) > 1000*outbox.DueSlack"}},
 	},
 	{
 		rule: "a timer hears of a row that becomes due before the next look", file: "pipeline/offer.go", found: "due: ",
