@@ -89,31 +89,31 @@ func awaitPrevious(ctx context.Context, previous <-chan struct{}) error {
 }
 
 // count adds a published row to the sweep's counts, and returns its result for the metrics.
-func (r *run) count(c outbox.Candidate, due bool) (result string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.published++
+func (l *list) count(c outbox.Candidate, due bool) (result string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.published++
 	switch {
 	case c.Status == outbox.Sending:
-		r.claimed--
+		l.claimed--
 		return rowReclaimed
 	case c.RetryCount > 0:
 		return rowRetry
 	}
-	r.fresh++
+	l.fresh++
 	if !due {
-		r.undue++
+		l.undue++
 	}
 	return rowNew
 }
 
 // found counts the claimed rows of a page.
-func (r *run) found(page []outbox.Candidate) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (l *list) found(page []outbox.Candidate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i := range page {
 		if page[i].Status == outbox.Sending {
-			r.claimed++
+			l.claimed++
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end out
 	if len(free) == 0 {
 		return behind, nil
 	}
-	return behind, s.publish(ctx, &run{path: outbox.PathTimer}, name, asked, free, nil)
+	return behind, s.publish(ctx, &list{run: &run{path: outbox.PathTimer}, name: name}, asked, free, nil)
 }
 
 // lookAgain adds the owned rows again: those that Reserve has not returned. While there is no room in the timers they are left to

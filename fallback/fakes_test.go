@@ -26,6 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const shop = "shop.t_local_message"
 
+// second is another table that may have rows.
+const second = "shop.second"
+
 // idle begins the names of tables without rows.
 const idle = "shop.idle"
 
@@ -35,6 +38,7 @@ const early = 50 * time.Millisecond
 // row is a row of the model table. The bubble's clock is the database's.
 type row struct {
 	id      int
+	table   string // "" for shop
 	status  outbox.Status
 	created time.Time
 	due     time.Time
@@ -46,7 +50,7 @@ type row struct {
 
 func (r *row) identity() outbox.Identity {
 	id := strconv.Itoa(r.id)
-	return outbox.Identity{Table: shop, ID: id, MessageID: "m" + id}
+	return outbox.Identity{Table: cmp.Or(r.table, shop), ID: id, MessageID: "m" + id}
 }
 
 // world is a table, its log and the pipeline. Function fields, when set, are called without the lock.
@@ -58,6 +62,7 @@ type world struct {
 	onPublish func(id int) // called with the lock
 	onLook    func() error
 	onStates  func() error
+	gone      string         // a table that cannot be listed
 	returned  []int          // rows whose claims a stop has released
 	stale     func(*row) row // the state that a lagging replica returns
 
@@ -175,7 +180,7 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 	if strings.HasPrefix(name, idle) {
 		return nil, table.CursorBehind("", true), nil
 	}
-	if name != shop {
+	if name != shop && name != second || name == look(w, &w.gone) {
 		return nil, after, errors.New("no such table")
 	}
 	w.mu.Lock()
@@ -189,7 +194,7 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 		if w.stale != nil {
 			seen = w.stale(r)
 		}
-		if r.id <= last || !w.shows(&seen, q) || len(page) == q.Limit {
+		if cmp.Or(r.table, shop) != name || r.id <= last || !w.shows(&seen, q) || len(page) == q.Limit {
 			continue
 		}
 		page = append(page, seen.candidate())

@@ -10,11 +10,12 @@
 // - A row is published only under a claim of this process, in its state in the table on the primary at that time.
 // - Memory is a page of identities, 16 MiB of messages or one longer message for each worker and for the timers of each table,
 // and a bounded number of timers.
+// - The backlog of a table delays the rows of another by a page and some seconds, and not until its end.
 // - One row affects only itself: a row that cannot be read or claimed is left out, and the other rows of its page and its batch
 // are published.
 //
-// Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps are sequential and never overlap; the
-// claims of their batches do, one goroutine each.
+// Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps are sequential and never overlap, nor
+// do the turns of tables in them; the claims of the batches of a turn do, one goroutine each.
 package fallback
 
 import (

@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
@@ -24,22 +22,16 @@ var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
 
 // run is one sweep, or one pass of timers.
 type run struct {
-	path    outbox.Path
-	zero    bool // without threshold
-	replica bool // a table was read on the replica
-	swept   int  // tables that were swept to the end
+	path      outbox.Path
+	zero      bool // without threshold
+	onReplica bool // a table was read on the replica
+	swept     int  // lists that were worked off
+	heldAny   bool // a claim of an earlier process on a row of any table could not be taken over: the row was owned
 
-	mu        sync.Mutex // of the next four, while batches run
+	mu        sync.Mutex // of the next three, while batches run
 	published int
 	fresh     int // of these, rows that were never tried
 	undue     int // of these, rows without a due time
-	claimed   int // claimed rows of the current table that were found and not handed over
-
-	// A claim of an earlier process on a row of the current table, or of any table, could not be taken over: the row was owned.
-	held, heldAny bool
-
-	first   bool            // the current table has not been swept to the end yet
-	orphans map[string]bool // of the current table, see claims
 }
 
 // once makes one sweep and plans the next.
@@ -83,7 +75,7 @@ func (s *Sweeper) failed(err error, now time.Time) {
 func (s *Sweeper) completed(r *run, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
-	if !r.replica { // a replica shows the past
+	if !r.onReplica { // a replica shows the past
 		s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Within: s.cfg.Threshold + 2*s.cfg.Interval})
 	}
 	s.lastSuccess.Store(now.UnixNano())
@@ -103,99 +95,9 @@ func (s *Sweeper) completed(r *run, now time.Time, took time.Duration) {
 	}
 }
 
-// sweep sweeps all tables; a failed one does not prevent the others.
-func (s *Sweeper) sweep(ctx context.Context, r *run) error {
-	var first error
-	failed := 0
-	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.next()
-	for _, name := range s.cfg.Tables {
-		began := time.Now()
-		err := s.sweepTable(ctx, r, name, useReplica)
-		if notNow(err) || ctx.Err() != nil {
-			return err
-		}
-		s.triggers.timers[name].swept(err == nil, time.Now())
-		if err != nil {
-			failed++
-			if first == nil {
-				first = fmt.Errorf("%s: %w", name, err)
-			}
-			continue
-		}
-		r.swept++
-		s.claims.done(name, r.orphans, r.held, r.claimed == 0 && !r.replica, began)
-	}
-	if failed > 1 {
-		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
-	}
-	return first
-}
-
 // notNow reports whether no row of any table may be published at present.
 func notNow(err error) bool {
 	return errors.Is(err, outbox.ErrBrokerAway) || errors.Is(err, outbox.ErrPaused) || errors.Is(err, outbox.ErrMoved)
-}
-
-func (s *Sweeper) sweepTable(ctx context.Context, r *run, name string, useReplica bool) error {
-	// Where the age of a row is unknown the query returns young rows too. The position rule, not the age, decides whether a row
-	// is published; the age only saves the check of rows of the binlog path.
-	query := table.DueQuery{
-		Threshold: s.cfg.Threshold, Horizon: -overdue, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.pageRows(),
-	}
-	if r.zero {
-		query.Threshold = 0
-	}
-	r.held, r.claimed = false, 0
-	if r.first, r.orphans = s.claims.begin(name); r.first || len(r.orphans) > 0 {
-		query.ExpiredClaims = 0 // no other relay is active: a claim that is not owned here is of a process that has ended, or an orphan
-		useReplica = false
-	}
-	b := newBatches(s.cfg.Workers, s.cfg.alone(name))
-	err := s.list(ctx, r, b, name, query, useReplica)
-	return cmp.Or(b.wait(), err)
-}
-
-// list reads the due rows of a table, page by page. The first page is one batch, so that its rows are sent soon. Where batches
-// overlap later pages have several, because each page costs a query, a query for the end of the log and a wait for the reader. On
-// MariaDB only a heartbeat shows that the reader has passed our own writes.
-func (s *Sweeper) list(ctx context.Context, r *run, b *batches, name string, query table.DueQuery, useReplica bool) error {
-	for at := (table.Cursor{}); !at.Done(); {
-		asked := time.Now()
-		page, next, err := s.due(ctx, name, at, query, useReplica)
-		if err != nil && useReplica && ctx.Err() == nil {
-			s.replica.failed(err)
-			useReplica, at = false, table.Cursor{} // again on the primary: what was published meanwhile is no longer due
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		r.replica = r.replica || useReplica
-		before := r.sum()
-		if err := s.takePage(ctx, r, b, name, asked, page); err != nil {
-			return err
-		}
-		if err := s.pace(ctx, asked, r.sum()-before); err != nil {
-			return err
-		}
-		at = next
-		if !b.alone {
-			query.Limit = min(2*query.Limit, listed*s.cfg.Batch)
-		}
-	}
-	if useReplica {
-		s.replica.answered()
-	}
-	return nil
-}
-
-func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table.DueQuery, useReplica bool) ([]outbox.Candidate, table.Cursor, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	if useReplica {
-		return s.cfg.Replica.Due(ctx, name, at, q)
-	}
-	return s.rows.Due(ctx, name, at, q)
 }
 
 // takePage sends the rows of one page to the sink that no other path will send.
@@ -203,9 +105,9 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 // The rows were visible before the end of the log is read here, so their transactions are before that end. Once everything up to
 // it was offered, rows without an owner in the registry will not come from the log. A replica shows a row later than the primary,
 // so that is true for its rows, too; the claim and the read-back on the primary check changes since then.
-func (s *Sweeper) takePage(ctx context.Context, r *run, b *batches, name string, asked time.Time, page []outbox.Candidate) error {
-	r.found(page)
-	take, later := s.pick(r, page)
+func (s *Sweeper) takePage(ctx context.Context, l *list, asked time.Time, page []outbox.Candidate) error {
+	l.found(page)
+	take, later := l.pick(page)
 	if len(take)+len(later) == 0 {
 		return nil
 	}
@@ -213,15 +115,15 @@ func (s *Sweeper) takePage(ctx context.Context, r *run, b *batches, name string,
 	if err != nil {
 		return err
 	}
-	s.metrics.rows(name, rowWaiting).Add(float64(len(later)))
+	s.metrics.rows(l.name, rowWaiting).Add(float64(len(later)))
 	for i := range later {
-		s.later(name, &later[i], asked, &end)
+		s.later(l.name, &later[i], asked, &end)
 	}
 	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(take, s.cfg.Batch) {
-		if err := s.takeBatch(ctx, r, b, name, asked, end, batch); err != nil {
+		if err := s.takeBatch(ctx, l, asked, end, batch); err != nil {
 			return err
 		}
 	}
@@ -230,21 +132,21 @@ func (s *Sweeper) takePage(ctx context.Context, r *run, b *batches, name string,
 
 // takeBatch sends rows from before end to the sink when there is room for a batch. It checks the flow again then: meanwhile the
 // broker may have gone away, an operator may have paused the relay, or the reader may have gone back.
-func (s *Sweeper) takeBatch(ctx context.Context, r *run, b *batches, name string, asked time.Time, end outbox.LogEnd, take []outbox.Candidate) error {
-	if err := b.room(); err != nil {
+func (s *Sweeper) takeBatch(ctx context.Context, l *list, asked time.Time, end outbox.LogEnd, take []outbox.Candidate) error {
+	if err := l.batches.room(); err != nil {
 		return err
 	}
 	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
 		return err
 	}
-	free, suspended := s.reserve(name, take)
-	if s.claims.earlier(name, free)+s.claims.earlier(name, suspended) < s.claims.earlier(name, take) {
-		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has checked them
+	free, suspended := s.reserve(l.name, take)
+	if s.claims.earlier(l.name, free)+s.claims.earlier(l.name, suspended) < s.claims.earlier(l.name, take) {
+		l.held, l.heldAny = true, true // by the recovery window, which forgets claimed rows when it has checked them
 	}
 	if len(free) == 0 {
 		return nil
 	}
-	return b.take(func(previous <-chan struct{}) error { return s.publish(ctx, r, name, asked, free, previous) })
+	return l.batches.take(func(previous <-chan struct{}) error { return s.publish(ctx, l, asked, free, previous) })
 }
 
 func (s *Sweeper) reserve(name string, take []outbox.Candidate) (free, suspended []outbox.Candidate) {
@@ -266,11 +168,11 @@ func (s *Sweeper) logEnd(ctx context.Context) (outbox.LogEnd, error) {
 }
 
 // pick leaves out what must not be published now: later has rows that wait, where their due times are not in the table.
-func (s *Sweeper) pick(r *run, page []outbox.Candidate) (take, later []outbox.Candidate) {
+func (l *list) pick(page []outbox.Candidate) (take, later []outbox.Candidate) {
 	take = make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
-		case c.Status == outbox.Sending && !r.first && len(r.orphans) > 0 && !r.orphans[c.ClaimToken]:
+		case c.Status == outbox.Sending && !l.first && len(l.orphans) > 0 && !l.orphans[c.ClaimToken]:
 			// A claim of a process that may be alive. A later sweep finds it when it has expired.
 		case c.Waiting:
 			later = append(later, c)
@@ -283,19 +185,19 @@ func (s *Sweeper) pick(r *run, page []outbox.Candidate) (take, later []outbox.Ca
 
 // publish claims rows that are reserved, reads them back and hands them to the sink when the previous batch was sent (nil: at once), see the
 // package reserved. asked is when the table was asked for them. A claim whose rows were not read back is an orphan.
-func (s *Sweeper) publish(ctx context.Context, r *run, name string, asked time.Time, rows []outbox.Candidate, previous <-chan struct{}) error {
+func (s *Sweeper) publish(ctx context.Context, l *list, asked time.Time, rows []outbox.Candidate, previous <-chan struct{}) error {
 	token := ""
 	unread := func(n int, err error) error {
 		if err == nil {
 			return nil
 		}
-		s.claims.made(name, token, true)
+		s.claims.made(l.name, token, true)
 		return fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", n, err)
 	}
 	gone, err := reserved.Publish(ctx, s.flow, rows, reserved.Steps{
 		Claim: func(ctx context.Context) (_ string, err error) {
 			token, err = s.rows.Claim(ctx, rows)
-			s.claims.made(name, token, err != nil)
+			s.claims.made(l.name, token, err != nil)
 			if err != nil {
 				return "", fmt.Errorf("claim %d rows: %w", len(rows), err)
 			}
@@ -312,16 +214,18 @@ func (s *Sweeper) publish(ctx context.Context, r *run, name string, asked time.T
 		Before: func(messages []*outbox.Message, rows map[outbox.Identity]outbox.Candidate) error {
 			for _, m := range messages {
 				c := rows[m.Identity]
-				if m.Path = r.path; !m.DueAt.IsZero() { // by the database's clock
+				if m.Path = l.path; !m.DueAt.IsZero() { // by the database's clock
 					m.Since = dueTime(asked, &c)
 				}
 			}
 			return awaitPrevious(ctx, previous)
 		},
-		Taken: func(m *outbox.Message, c outbox.Candidate) { s.metrics.rows(name, r.count(c, !m.DueAt.IsZero())).Inc() },
+		Taken: func(m *outbox.Message, c outbox.Candidate) {
+			s.metrics.rows(l.name, l.count(c, !m.DueAt.IsZero())).Inc()
+		},
 	})
 	if err == nil {
-		s.metrics.rows(name, rowGone).Add(float64(gone))
+		s.metrics.rows(l.name, rowGone).Add(float64(gone))
 	}
 	return err
 }

@@ -24,14 +24,14 @@ func (w *world) Upcoming(_ context.Context, name string, from, to time.Duration,
 	if strings.HasPrefix(name, idle) {
 		return nil, w.call(&w.onLook)
 	}
-	if name != shop {
+	if name != shop && name != second {
 		return nil, errors.New("no such table")
 	}
 	w.mu.Lock()
 	w.looks++
 	var list []outbox.Candidate
 	for _, r := range slices.SortedFunc(maps.Values(w.rows), func(a, b *row) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) }) {
-		if left := time.Until(r.due); r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to && len(list) < limit {
+		if left := time.Until(r.due); cmp.Or(r.table, shop) == name && r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to && len(list) < limit {
 			list = append(list, r.candidate())
 		}
 	}

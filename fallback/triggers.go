@@ -58,6 +58,13 @@ func (w *Triggers) add(full bool) {
 	}
 }
 
+// pending reports whether a sweep is requested.
+func (w *Triggers) pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.triggered || w.full
+}
+
 // apply adds the triggers to a plan and clears them.
 func (w *Triggers) apply(p *plan, now time.Time) {
 	w.mu.Lock()

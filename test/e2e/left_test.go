@@ -153,3 +153,29 @@ func TestP8_AStuckTableStopsNoOther(t *testing.T) {
 		l.sent()
 	})
 }
+
+// A sweep that works off the backlog of one table publishes what another table's log did not deliver meanwhile.
+func TestP8_ABacklogDelaysNoOtherTable(t *testing.T) {
+	relay.Long(t)
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.table("other")
+		l.more = "fallback: {rate: 100}"
+		hidden := l.session("SET sql_log_bin = 0") // only sweeps find these rows
+		for n := range 6 {
+			hidden.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...)) // 30 s of a sweep
+		}
+		left := func() int { return l.number("SELECT COUNT(*) FROM t_local_message WHERE status = 0") }
+		l.start()
+		l.wait("several turns", func() bool { return left() < 2700 }) // the other table was listed once
+		hidden.exec("INSERT INTO other " + columns + values("comes meanwhile"))
+		hidden.exec("UPDATE other SET created_at = created_at - INTERVAL 1 HOUR") // older than the threshold
+		l.exec("INSERT INTO other " + columns + values("of the log"))
+		l.wait("rows of the other table to be SENT", func() bool { return l.number("SELECT COUNT(*) FROM other WHERE status = 2") == 2 })
+		if n := left(); n == 0 {
+			t.Error("the row of the other table came after the backlog")
+		} else {
+			t.Logf("%d rows of the backlog were left", n)
+		}
+	})
+}

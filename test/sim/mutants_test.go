@@ -158,6 +158,18 @@ var mutations = []mutation{
 		edits: []edit{{"		case age <= stalled:\n", "		case age <= stalled && false:\n"}},
 	},
 	{
+		rule: "a backlog has no longer turn than others", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
+		edits: []edit{{"limited && time.Since(began) >= turn)", "limited && time.Since(began) >= turn && false)"}},
+	},
+	{
+		rule: "tables are listed again during the backlog of another", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
+		edits: []edit{{"now.Sub(t.ended) >= relist", "t.ended.IsZero()"}},
+	},
+	{
+		rule: "a requested sweep need not wait for a backlog", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
+		edits: []edit{{"again && s.triggers.pending()", "again && false"}},
+	},
+	{
 		rule: "a look behind rows that wait does not leave out rows that were dropped", file: "fallback/timers.go", test: "TestARowDroppedForAnAnnouncedOneIsLookedForAgain", in: "fallback",
 		edits: []edit{{"		t.behind = t.last\n", "		t.behind = t.known\n"}},
 	},
