@@ -247,16 +247,20 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	if t.LogOnly() {
 		return // there may be no rows, and it is not read
 	}
+	values, err := query.CheckStatusValues(ctx, db, t)
+	switch {
+	case server.LockWait(err): // each further statement would wait as long, and a start waits for no table
+		d.add(server.NotChecked, t.Name(), "", "another session has locked it: its rows, and how the sweep looks for them")
+		return
+	case err != nil:
+		d.add(server.Fault, t.Name(), "", "its status values cannot be read: %v", err)
+	}
 	if plan, err := store.ExplainSweep(ctx, db, t); err != nil {
 		d.add(server.Warning, t.Name(), "", "not checked how the sweep looks for rows: %v", err)
 	} else {
 		d.findings = append(d.findings, d.advised(plan, "idx_outbox_sweep"))
 	}
-	if values, err := query.CheckStatusValues(ctx, db, t); err != nil {
-		d.add(server.Fault, t.Name(), "", "its status values cannot be read: %v", err)
-	} else {
-		d.findings = append(d.findings, values...)
-	}
+	d.findings = append(d.findings, values...)
 	d.again(t)
 	if clock, err := query.CheckClock(ctx, db, t); err != nil {
 		d.add(server.Warning, t.Name(), "", "the time of its newest row could not be read: %v", err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -43,6 +45,16 @@ func TestP8_AStartBesideALockedTable(t *testing.T) {
 			l.start()
 			l.exec("INSERT INTO other " + columns + values(keys("after", 100)...))
 			l.wait("the other table's rows to be SENT", func() bool { return l.number("SELECT COUNT(*) FROM other WHERE status <> 2") == 0 })
+			locked := false
+			for _, f := range app.Doctor(t.Context(), l.config()) {
+				if f.Severity == server.Fault {
+					t.Errorf("doctor: %s: %s", f.Subject, f.What)
+				}
+				locked = locked || f.Severity == server.NotChecked && f.Subject == l.schema+".t_local_message"
+			}
+			if !locked {
+				t.Error("doctor does not name the locked table")
+			}
 			holder.exec(free)
 			testkit.Must(t, <-altered)
 			l.sent()
