@@ -68,19 +68,35 @@ func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
 	return r.cfg.Interval
 }
 
-// tables processes all tables; a failed one does not prevent the others.
+// turn is how long one of several tables is worked on before the others go on: the window may close before all old rows of one have left.
+const turn = time.Minute
+
+// place is how far a pass has come in a table.
+type place struct {
+	name, after string
+	done        bool
+}
+
+// tables processes all tables in turns; a failed one does not prevent the others.
 func (r *Retention) tables(ctx context.Context, p *pass) error {
-	var failed []error
+	var open []*place
 	for _, name := range r.cfg.Tables {
-		if len(r.cfg.Expiries[name]) == 0 {
-			continue
+		if len(r.cfg.Expiries[name]) > 0 {
+			open = append(open, &place{name: name})
 		}
-		err := r.table(ctx, p, name)
+	}
+	var failed []error
+	for len(open) > 0 {
+		at := open[0]
+		err := r.table(ctx, p, at, len(open) > 1)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			failed = append(failed, err)
+		}
+		if open = open[1:]; err == nil && !at.done {
+			open = append(open, at)
 		}
 	}
 	if i := slices.IndexFunc(failed, func(err error) bool { return !errors.Is(err, errWindow) }); i >= 0 {
@@ -89,14 +105,15 @@ func (r *Retention) tables(ctx context.Context, p *pass) error {
 	return errors.Join(failed...)
 }
 
-// table goes through one table. A row that cannot be removed stays and is reported; the others leave.
-func (r *Retention) table(ctx context.Context, p *pass, name string) error {
-	if err := r.window(ctx, p, name); err != nil {
+// table goes through one table, to its end or, if that is limited, until its turn is over. A row that cannot be removed stays and is reported; the
+// others leave.
+func (r *Retention) table(ctx context.Context, p *pass, at *place, limited bool) error {
+	if err := r.window(ctx, p, at.name); err != nil {
 		return err
 	}
-	for at := ""; ; {
+	for turned := time.Now(); !at.done && !(limited && time.Since(turned) >= turn); {
 		began := time.Now()
-		page, err := r.page(ctx, name, at)
+		page, err := r.page(ctx, at.name, at.after)
 		if err != nil {
 			return err
 		}
@@ -105,15 +122,14 @@ func (r *Retention) table(ctx context.Context, p *pass, name string) error {
 		}
 		for i, ids := range page.IDs {
 			for batch := range slices.Chunk(ids, r.cfg.Batch) {
-				if err := r.batch(ctx, p, name, r.cfg.Expiries[name][i], batch); err != nil {
+				if err := r.batch(ctx, p, at.name, r.cfg.Expiries[at.name][i], batch); err != nil {
 					return err
 				}
 			}
 		}
-		if at = page.Next; page.Done {
-			return nil
-		}
+		at.after, at.done = page.Next, page.Done
 	}
+	return nil
 }
 
 func (r *Retention) page(ctx context.Context, name, at string) (table.ExpiredPage, error) {
