@@ -120,8 +120,6 @@ func newLoadBed(t *testing.T, flavor testkit.Flavor, open opens, of, extra strin
 	schema := db.CreateSchema(t)
 	b := &bed{db: db, sql: db.Connect(t, schema), broker: broker}
 	b.table = relay.NewLayout(t, b.sql, schema, nil)
-	// The clocks of half of the producers are ahead of the database's: with "now" they write a time within outbox.DueSlack.
-	testkit.Exec(t, b.sql, "ALTER TABLE "+b.table.Name()+" MODIFY next_retry_time DATETIME(3) NULL DEFAULT (IF(RAND() < 0.5, NULL, NOW(3) + INTERVAL 1900000 MICROSECOND))")
 	b.table.Extra, b.ordered = of, strings.Contains(of, "ordering: key")
 	b.load = relay.NewLoad(t, b.table, broker.TakesEmpty(), topic)
 	b.relay = relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{b.table}, Sink: broker.Sink(), Extra: extra})
