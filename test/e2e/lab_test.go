@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -378,11 +378,20 @@ func (l *lab) wantMissed(rows int) {
 // gaps are the recorded gaps but the first start, which is how every relay begins.
 func (l *lab) gaps() (causes []string) {
 	l.t.Helper()
-	all, err := l.admin().Gaps(context.Background())
-	if errors.Is(err, admin.ErrNoDaemon) {
-		l.t.Fatalf("%v: the relay ended with: %v", err, l.end())
-	}
-	testkit.Must(l.t, err)
+	var all []outbox.Gap
+	l.wait("an answer about the gaps", func() (answered bool) {
+		var err error
+		if all, err = l.admin().Gaps(context.Background()); err == nil {
+			return true
+		}
+		select {
+		case why := <-l.ended:
+			l.cancel = nil
+			l.t.Fatalf("%v: the relay ended with: %v", err, why)
+		default: // one that has lost the lease begins again, and its socket with it
+		}
+		return false
+	})
 	for _, g := range all {
 		if g.Cause != "first_start" {
 			causes = append(causes, string(g.Cause))
