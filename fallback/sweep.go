@@ -26,6 +26,7 @@ type run struct {
 	zero      bool // without threshold
 	onReplica bool // a table was read on the replica
 	swept     int  // lists that were worked off
+	cut       bool // a table was being listed again when the last one was at its end
 	heldAny   bool // a claim of an earlier process on a row of any table could not be taken over: the row was owned
 
 	mu        sync.Mutex // of the next three, while batches run
@@ -81,7 +82,7 @@ func (s *Sweeper) completed(r *run, now time.Time, took time.Duration) {
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, s.cfg.Interval)
-	if r.heldAny {
+	if r.heldAny || r.cut {
 		s.plan.trigger(now)
 	}
 	if s.failures > 0 {

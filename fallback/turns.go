@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -77,6 +78,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 		s.ended(t.list, err)
 		t.list, t.ended, t.err, t.done = nil, time.Now(), err, t.done || err == nil
 	}
+	r.cut = slices.ContainsFunc(tables, func(t inTurn) bool { return t.list != nil })
 	return failures(tables)
 }
 

@@ -78,3 +78,24 @@ func TestATableThatFailsEndsNoOtherList(t *testing.T) {
 		})
 	}
 }
+
+// A table gets a backlog while another one has its own, which ends first: the next sweep goes on at once.
+func TestABacklogThatComesLaterGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const backlog = 10_000 // 8 s
+		w := newWorld()
+		w.onClaim = func() error { time.Sleep(80 * time.Millisecond); return nil }
+		for id := range backlog {
+			w.insert(&row{id: id + 1, table: second, created: time.Now().Add(-time.Hour), topic: "orders"})
+		}
+		b := startWith(t, w, Config{Tables: []string{second}, Batch: 100})
+		time.Sleep(3 * time.Second)
+		for id := range backlog {
+			w.insert(old(backlog + id + 1))
+		}
+		time.Sleep(17 * time.Second)
+		if n := len(b.got()); n != 2*backlog {
+			t.Errorf("%d rows of %d were published", n, 2*backlog)
+		}
+	})
+}

@@ -166,6 +166,10 @@ var mutations = []mutation{
 		edits: []edit{{"now.Sub(t.ended) >= relist", "t.ended.IsZero()"}},
 	},
 	{
+		rule: "a sweep follows that goes on with a list that was cut off", file: "fallback/sweep.go", test: "TestABacklogThatComesLaterGoesOn", in: "fallback",
+		edits: []edit{{"r.heldAny || r.cut {", "r.heldAny {"}},
+	},
+	{
 		rule: "a requested sweep need not wait for a backlog", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
 		edits: []edit{{"again && s.triggers.pending()", "again && false"}},
 	},
