@@ -11,13 +11,13 @@ import (
 // do rows that are younger than the threshold once a sweep is requested. The table with the backlog keeps its order.
 func TestABacklogDelaysNoOtherTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const backlog = 30_000 // at 1,250 a second: 24 s
+		const backlog = 3000 // at 125 a second: 24 s
 		w := newWorld(old(backlog + 1))
 		for id := range backlog {
 			w.insert(&row{id: id + 1, table: second, created: time.Now().Add(-time.Hour), topic: "orders"})
 		}
 		w.onClaim = func() error { time.Sleep(80 * time.Millisecond); return nil }
-		b := startWith(t, w, Config{Tables: []string{second}, Batch: 100}) // before shop
+		b := startWith(t, w, Config{Tables: []string{second}, Batch: 10}) // before shop
 		// within waits that long, and checks that a row was published then, and not behind the backlog.
 		within := func(what string, id int, d time.Duration) {
 			t.Helper()
@@ -53,10 +53,10 @@ func TestATableThatFailsEndsNoOtherList(t *testing.T) {
 	for name, away := range map[string]time.Duration{"for ever": time.Hour, "for a while": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const backlog = 10_000 // 10 s
+				const backlog = 1000 // 10 s
 				w := newWorld()
 				w.onClaim = func() error { time.Sleep(100 * time.Millisecond); return nil }
-				b := startWith(t, w, Config{Tables: []string{second}, Batch: 100})
+				b := startWith(t, w, Config{Tables: []string{second}, Batch: 10})
 				time.Sleep(time.Second)
 				for id := range backlog {
 					w.insert(&row{id: id + 1, table: second, created: time.Now().Add(-time.Hour), topic: "orders"})
@@ -82,13 +82,13 @@ func TestATableThatFailsEndsNoOtherList(t *testing.T) {
 // A table gets a backlog while another one has its own, which ends first: the next sweep goes on at once.
 func TestABacklogThatComesLaterGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const backlog = 10_000 // 8 s
+		const backlog = 1000 // 8 s
 		w := newWorld()
 		w.onClaim = func() error { time.Sleep(80 * time.Millisecond); return nil }
 		for id := range backlog {
 			w.insert(&row{id: id + 1, table: second, created: time.Now().Add(-time.Hour), topic: "orders"})
 		}
-		b := startWith(t, w, Config{Tables: []string{second}, Batch: 100})
+		b := startWith(t, w, Config{Tables: []string{second}, Batch: 10})
 		time.Sleep(3 * time.Second)
 		for id := range backlog {
 			w.insert(old(backlog + id + 1))
