@@ -85,7 +85,7 @@ type Config struct {
 	Leaves       func(table string) bool
 	LeaveFrom    int            // 2,000
 	Several      bool           // there are several tables, so that none may fill the memory, see Stuck
-	Pause        time.Duration  // while rows are left, no writer writes for so long once in PauseEvery; 0: none
+	Pause        time.Duration  // while rows are left, the time once in PauseEvery in which no writer writes; 0: none
 	PauseEvery   time.Duration  // 1 s, which is the most
 	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s

@@ -86,7 +86,7 @@ func TestAnUrgentRowIsWrittenSoon(t *testing.T) {
 	}
 }
 
-// Where a relay that takes over knows from the table alone what was sent, no row waits long.
+// Where a relay that takes over finds in the table alone what was sent, no row waits long.
 func TestSentRowsOfSomeTablesAreWrittenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, build(newWorld(), Config{Soon: map[string]bool{shop: true}}))
@@ -125,7 +125,7 @@ func TestFewRowsOfManyTablesWaitLong(t *testing.T) {
 	}
 }
 
-// A batch that failed and waits counts as before: other tables do not wait long beside it, and long again once it is written.
+// A batch that failed and waits counts as before: other tables do not wait long because of it, and long again once it is written.
 func TestRowsThatFailedCountAsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

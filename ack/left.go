@@ -80,7 +80,7 @@ func (w *writeQueues) leaves(table string) bool {
 	return few || w.full(table)
 }
 
-// isLeft reports whether the journal knows enough of a row: not of one that is sent again, or that the log did not bring.
+// isLeft reports whether the journal holds enough of a row: not of one that is sent again, or that the log did not bring.
 func isLeft(c outbox.Completion) bool { return !isUrgent(c) && c.Sends <= 1 && !c.TakenOver }
 
 // leaveFrom adds a record that an earlier process wrote.
@@ -90,7 +90,7 @@ func (w *writeQueues) leaveFrom(record uint64, rows []outbox.Completion) {
 	w.left.add(record, rows)
 }
 
-// full reports whether a table has so many rows in memory, and so a writer, that further ones are left and none is fetched. Callers hold mu.
+// full reports whether a table has enough rows in memory, and so a writer: further ones are left and none is fetched. Callers hold mu.
 func (w *writeQueues) full(table string) bool {
 	if q := w.queues[queueKey{table, locked}]; q != nil && q.writing && q.rows() >= lockedMost {
 		return true

@@ -175,7 +175,7 @@ func TestStopWithLeftRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rows, more := b.Unshown(10); hangs && (len(rows) != 10 || more != 4990) || !hangs && len(rows)+more != 0 {
-				t.Errorf("a relay that takes over is told of %d rows and of %d more", len(rows), more)
+				t.Errorf("a relay that takes over gets %d rows, and a count of %d more", len(rows), more)
 			}
 			switch {
 			case hangs && (w.journalled() != 5000 || len(w.written) != 0):
@@ -239,7 +239,7 @@ func TestLeftRowsWithFailures(t *testing.T) {
 			var mu sync.Mutex // of faults
 			away := map[string]time.Time{}
 			w.onApply = func(_ context.Context, batch []outbox.Completion) (list []outbox.WriteError, err error) {
-				time.Sleep(time.Duration(len(batch)) * 50 * time.Microsecond) // not under mu: a bubble's clock stands still then
+				time.Sleep(time.Duration(len(batch)) * 50 * time.Microsecond) // not under mu: a bubble's clock does not move then
 				mu.Lock()
 				defer mu.Unlock()
 				table := batch[0].Table

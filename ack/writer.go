@@ -69,7 +69,7 @@ func (p *lastPause) due(every time.Duration) bool {
 }
 
 // pauseAll keeps all writers from writing for Pause when that is due. MariaDB leaves our own writes out of the stream, and sends a heartbeat only when nothing was committed
-// for its period: writers that always write would make the stream look dead, and its position would stand still.
+// for its period: writers that always write would make the stream look dead, and its position would not move.
 func (a *Acker) pauseAll(work context.Context) {
 	if a.cfg.Pause <= 0 || a.queues.leftRows() == 0 || !a.paused.due(a.cfg.PauseEvery) || a.slots.Acquire(work, writing) != nil {
 		return
@@ -201,7 +201,7 @@ func (a *Acker) postpone(table string, rows []outbox.Completion) {
 
 // byPrimaryKey orders rows as the server locks them, so that two statements do not wait for each other in a circle (failure D07).
 // Of keys in digits the shorter one is smaller, and binary keys have one length. Text keys have the order of their collation,
-// which only the server knows: it sorts the keys of a statement by it before it locks the first.
+// which only the server has: it sorts the keys of a statement by it before it locks the first.
 func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }

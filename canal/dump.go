@@ -52,7 +52,7 @@ func heartbeatPeriod(flavor outbox.Flavor, configured time.Duration) time.Durati
 	return configured
 }
 
-// OwnWritesPassed is the heartbeat period on MariaDB: without a commit for so long the server says where the log ends.
+// OwnWritesPassed is the heartbeat period on MariaDB: after this time without a commit the server says where the log ends.
 const OwnWritesPassed = 50 * time.Millisecond
 
 // prepare sets the session up before the dump. Without the privilege for skip_replication the stream only has more events.

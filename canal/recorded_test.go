@@ -18,7 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-var recordLogs = flag.Bool("record", false, "record testdata/recorded anew, of the servers that are installed")
+var recordLogs = flag.Bool("record", false, "record testdata/recorded again, with the servers that are installed")
 
 // recordedSchema is the one schema of a recorded log; a server of its own is recorded.
 const recordedSchema = "recorded"

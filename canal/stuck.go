@@ -58,7 +58,7 @@ type stuck struct {
 	class class
 }
 
-// judge is classOf with the previous streams in mind. It decides which ends of a stream are a gap:
+// judge is classOf that also looks at the previous streams. It decides which ends of a stream are a gap:
 // - at once, what cannot pass: the log is purged or shorter than the checkpoint, the server lost events, an event's type is
 // unknown;
 // - after maxBroken attempts, an event that cannot be decoded;

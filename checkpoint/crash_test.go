@@ -198,7 +198,7 @@ func runWithFailure(t *testing.T, files vfs.FS) (acceptable []contents, failures
 	return acceptable, failures
 }
 
-// C05: every byte of every file is damaged in turn. Either Open says so, or what is read is what was written; where only
+// C05: every byte of every file is damaged, one after the other. Either Open says so, or what is read is what was written; where only
 // the end of the last log is damaged, which looks like a crash during a write, it is what an earlier write had left.
 func TestC05_EveryByteDamaged(t *testing.T) {
 	disk := vfs.NewCrashableMem()

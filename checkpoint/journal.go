@@ -25,7 +25,7 @@ type journal struct {
 }
 
 // place is where a row's entry is: the number of the record (39 bits), the row's index in it (24 bits), and whether the row is left there (1 bit): nothing
-// else in memory knows it.
+// else in memory has it.
 type place uint64
 
 const indexBits = 24

@@ -57,7 +57,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 	}
 	if opts.FS == nil {
-		// The engine knows its own locks by name: one directory must have one name.
+		// The engine finds its own locks by name: one directory must have one name.
 		absolute, err := filepath.Abs(dir)
 		if err != nil {
 			return nil, fmt.Errorf("state directory %s: %w", dir, err)
@@ -122,7 +122,7 @@ func (e *engine) open() error {
 	return nil
 }
 
-// openEngine turns a panic into an error: replaying a damaged log can run into one of the engine's own checks.
+// openEngine returns a panic as an error: replaying a damaged log can run into one of the engine's own checks.
 func openEngine(path string, o *pebble.Options) (db *pebble.DB, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -168,7 +168,7 @@ func inspect(files vfs.FS, dir string) (found bool, err error) {
 		return true, err
 	}
 	if n, err := strconv.ParseUint(format, 10, 64); err == nil && n > uint64(engineFormat) {
-		return true, fmt.Errorf("%w (engine format %d, this release knows %d)", ErrNewer, n, engineFormat)
+		return true, fmt.Errorf("%w (engine format %d, this release reads up to %d)", ErrNewer, n, engineFormat)
 	}
 	manifest, err := atomicfs.ReadMarker(files, dir, manifestMarker)
 	if err != nil {

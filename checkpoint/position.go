@@ -27,7 +27,7 @@ type position struct {
 type progress struct {
 	source        server.ID
 	hasSource     bool
-	crossed       bool // the source changed in this run: positions of both servers may still be on their way here
+	crossed       bool // the source changed in this run: positions of both servers may still arrive here
 	checkpoint    outbox.Position
 	hasCheckpoint bool
 	at            time.Time     // when the checkpoint was written

@@ -58,7 +58,7 @@ func room(files vfs.FS, dir string) error {
 	return nil
 }
 
-// OpenContext is Open with a time limit: it gives up when the context ends, or after half a minute. The engine cannot be
+// OpenContext is Open with a time limit: it returns an error when the context ends, or after half a minute. The engine cannot be
 // interrupted. An opening that does not end within a further second continues in the background; the store is closed as soon as
 // it is open, and the directory stays locked until then. The process should end after OpenContext gave up.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Store, error) {

@@ -72,7 +72,7 @@ func TestPeekChangesNothing(t *testing.T) {
 	}
 }
 
-// tree lists the files below a directory with size and time of the last change, but the lock, which is taken for a moment.
+// tree lists the files below a directory with size and time of the last change, but the lock, which is taken for a short time.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var list strings.Builder

@@ -48,7 +48,7 @@ func runSecond(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// C01: the second one is told what to do, in the same process under another name of the directory, too.
+// C01: the second one gets an error that says what to do, in the same process under another name of the directory, too.
 func TestC01_SecondOpen(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{OnFatal: mustNotFail(t)})

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Signs are the signs of life in a state directory, by its path. They are in a file of their own beside the store, which is replaced and not
+// Signs are the signs of life in a state directory, by its path. They are in a file of their own next to the store, which is replaced and not
 // synced: a crash of the machine may leave an older one.
 type Signs string
 

@@ -321,7 +321,7 @@ func TestTimersAreBounded(t *testing.T) {
 func TestG10_DueRowsDelayNoOthers(t *testing.T) {
 	for why, of := range map[string]func(w *world, r *row){
 		"they wait for an earlier row of their keys":                 func(w *world, r *row) { r.topic, w.suspended["waits"] = "waits", true },
-		"they are on their way, and their status is not written yet": func(w *world, r *row) { w.owned[r.identity()] = true },
+		"they are owned, and their status is not written yet": func(w *world, r *row) { w.owned[r.identity()] = true },
 	} {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

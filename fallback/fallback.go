@@ -15,7 +15,7 @@
 // are published.
 //
 // Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps are sequential and never overlap, nor
-// do the turns of tables in them; the claims of the batches of a turn do, one goroutine each.
+// do the shares of tables in them; the claims of the batches of a share do, one goroutine each.
 package fallback
 
 import (

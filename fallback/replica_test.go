@@ -86,7 +86,7 @@ func (b *bench) times() map[int]int {
 func TestD12_AReplicaThatLags(t *testing.T) {
 	for name, c := range map[string]struct{ by, within time.Duration }{
 		"five minutes":    {5 * time.Minute, 5*time.Minute + 2*time.Minute},
-		"it stands still": {24 * time.Hour, primaryEvery*30*time.Second + 2*time.Minute},
+		"its replication has stopped": {24 * time.Hour, primaryEvery*30*time.Second + 2*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

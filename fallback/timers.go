@@ -38,7 +38,7 @@ type timers struct {
 	full   bool      // others were left out
 	tight  bool      // others were left out when the last pass began
 	left   time.Time // when a row was left out last that no look had returned
-	alone  bool      // since the last look due rows were left alone: their keys or topics wait, or they are on their way
+	alone  bool      // since the last look due rows were left alone: their keys or topics wait, or they are owned
 	onward bool      // the running look leaves out the rows that the last one returned
 	last   time.Time // the due time of the last row that stayed when others were left out
 	behind time.Time // where such a look begins: that time
@@ -186,7 +186,7 @@ func (t *timers) leftAlone() {
 	t.alone = true
 }
 
-// yield reports whether rows that become due later need the room of due rows on their way, which it then records as left alone.
+// yield reports whether rows that become due later need the room of due rows in flight, which it then records as left alone.
 func (t *timers) yield() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +194,7 @@ func (t *timers) yield() bool {
 	return t.tight
 }
 
-// again adds a due row that waits for the log or for its owner; it returns false when it has waited so long that the sweep publishes it.
+// again adds a due row that waits for the log or for its owner; it returns false when it has waited long enough for the sweep to publish it.
 func (t *timers) again(one timer, now time.Time) bool {
 	if one.waits++; time.Duration(one.waits)*timerGap > overdue {
 		return false

@@ -36,7 +36,7 @@
 // - A relay also waits for what a table or a server may have lost: without a counter, with another one or one that decreased, on
 // a server that is new to this process and to the row, for a table whose row is gone, and for a table that never had one when the
 // process has just started. It waits as long as a lost holder may consider its lease valid.
-// - The process that uses a state directory locks it. So a process that finds a row of its own directory when it starts knows
+// - The process that uses a state directory locks it. So a process that finds a row of its own directory when it starts can conclude
 // that the holder is dead, and does not wait. That is true among the processes of one start of one machine: a volume of a machine
 // without network that is mounted by another one has no lock there. Then, and after a reboot, it waits.
 //

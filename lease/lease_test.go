@@ -43,7 +43,7 @@ func (n *node) state() State {
 }
 
 // The duration of a take-over: within two lease times when the holder dies, at once when it stops in order, and at once when the
-// same directory starts again. A relay that comes back stands by.
+// same directory starts again. A relay that comes back is a standby.
 func TestTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(newModel(), "first", "second")

@@ -19,7 +19,7 @@ func hold(t *testing.T, table *Table, holders ...string) {
 	}
 }
 
-// A relay that takes over knows when the ones before were alive, of its own tables, until they end in order or rows are set back.
+// A relay that takes over finds when the ones before were alive, of its own tables, until they end in order or rows are set back.
 func TestSignsOfLifeAreHandedOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		ctx := t.Context()

@@ -6,7 +6,7 @@ import (
 )
 
 // Entry is the relay's record of an owned row. Each holder passes it on unchanged with the row's results, so that no lookup of
-// the row is needed; only the package that created it knows its content.
+// the row is needed; only the package that created it reads its content.
 type Entry interface{ Row() Identity }
 
 // Completion is the result of one row, to be written into the table. The guards of its UPDATE use its fields. Like Message it is a

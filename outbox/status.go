@@ -73,7 +73,7 @@ func (s Scope) String() string {
 	return [...]string{"message", "partition", "topic", "cluster"}[s]
 }
 
-// Scope is how far a class reaches unless the sink knows better: an answer about a message concerns that message, a topic that
+// Scope is how far a class reaches unless the sink says otherwise: an answer about a message concerns that message, a topic that
 // cannot be written fails all of its messages, and a missing answer concerns the cluster.
 func (c Class) Scope() Scope {
 	switch c {

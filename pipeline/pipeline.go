@@ -71,7 +71,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain waits until nothing is on its way to the broker, the broker is away, or the context ends. Then it gives back what is not the sink's,
+// Drain waits until nothing is being sent to the broker, the broker is away, or the context ends. Then it gives back what is not the sink's,
 // see dispatch.Drain. It returns the number of messages that the sink has not answered.
 func (p *Pipeline) Drain(ctx context.Context) int { return p.dispatch.Drain(ctx) }
 
@@ -108,7 +108,7 @@ func (p *Pipeline) WaitingKeys(n int) []dispatch.WaitingKey { return p.dispatch.
 // TryTopics looks at suspended topics at once.
 func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 
-// Owns reports whether the relay owns a row: it is on its way to the broker, or its status is being written.
+// Owns reports whether the relay owns a row: it is being sent to the broker, or its status is being written.
 func (p *Pipeline) Owns(id outbox.Identity) bool { return p.tracker.Owns(id) }
 
 // Behind returns the earlier row of its key that a row waits for (ordering: key), and why that one is not final; false when the

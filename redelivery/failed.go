@@ -22,7 +22,7 @@ const (
 
 var retry = outbox.Backoff{Base: 5 * time.Second, Max: 5 * time.Minute}
 
-// lookEvery is the time between passes over the rows of a table: a twentieth of their wait, so that they wait little longer.
+// lookEvery is the time between two passes on the rows of a table: a twentieth of their wait, so that they wait little longer.
 func lookEvery(every time.Duration) time.Duration {
 	return min(max(every/20, time.Second), 5*time.Minute)
 }

@@ -28,7 +28,7 @@ func newMetrics(reg prometheus.Registerer, cfg Config) *metrics {
 	}
 	m := &metrics{
 		retried: byTable("canal_outbox_failed_retried_total", "FAILED rows that were set back to PENDING because of retry.failed_every."),
-		errors:  count("canal_outbox_redelivery_errors_total", "Passes over rows to send again that ended with an error of the database."),
+		errors:  count("canal_outbox_redelivery_errors_total", "Passes on rows to send again that ended with an error of the database."),
 		redelivered: byTable("canal_outbox_redelivered_total",
 			"Copies of SENT rows that were sent to the broker because no consumer had finished them (tables[].redeliver)."),
 		marked: byTable("canal_outbox_redelivery_marked_total",

@@ -92,7 +92,7 @@ type Redelivery struct {
 	state *states[State]
 	sent  *states[SentState]
 
-	fails     map[string]int                 // consecutive passes over FAILED rows that ended with an error; owned by their goroutine
+	fails     map[string]int                 // consecutive passes on FAILED rows that ended with an error; owned by their goroutine
 	sentFails map[string]int                 // the same for SENT rows
 	counts    map[outbox.Identity]table.Wait // how often SENT rows were sent again; owned by their goroutine
 	most      int                            // maximum number of counted rows
@@ -116,7 +116,7 @@ type SentState struct {
 	Error       string // of the last pass; "" when it had none
 }
 
-// New returns a Redelivery; it does no I/O. waits stores the passes over tables whose rows do not record when they failed. Its
+// New returns a Redelivery; it does no I/O. waits stores the passes on tables whose rows do not record when they failed. Its
 // metrics are registered on reg.
 func New(cfg Config, rows Rows, flow Flow, waits Memory, log *zap.Logger, reg prometheus.Registerer) *Redelivery {
 	if cfg.Retried == nil {

@@ -68,21 +68,21 @@ func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
 	return r.cfg.Interval
 }
 
-// turn is how long one of several tables is worked on before the others go on: the window may close before all old rows of one have left.
-const turn = time.Minute
+// tableShare is how long one of several tables is worked on before the others continue: the window may close before all old rows of one have left.
+const tableShare = time.Minute
 
-// place is how far a pass has come in a table.
-type place struct {
+// progress is how far a pass has come in a table.
+type progress struct {
 	name, after string
 	done        bool
 }
 
-// tables processes all tables in turns; a failed one does not prevent the others.
+// tables processes all tables alternately; a failed one does not prevent the others.
 func (r *Retention) tables(ctx context.Context, p *pass) error {
-	var open []*place
+	var open []*progress
 	for _, name := range r.cfg.Tables {
 		if len(r.cfg.Expiries[name]) > 0 {
-			open = append(open, &place{name: name})
+			open = append(open, &progress{name: name})
 		}
 	}
 	var failed []error
@@ -105,19 +105,19 @@ func (r *Retention) tables(ctx context.Context, p *pass) error {
 	return errors.Join(failed...)
 }
 
-// table goes through one table, to its end or, if that is limited, until its turn is over. A row that cannot be removed stays and is reported; the
+// table goes through one table, to its end or, if that is limited, until its share is over. A row that cannot be removed stays and is reported; the
 // others leave.
-func (r *Retention) table(ctx context.Context, p *pass, at *place, limited bool) error {
+func (r *Retention) table(ctx context.Context, p *pass, at *progress, limited bool) error {
 	if err := r.window(ctx, p, at.name); err != nil {
 		return err
 	}
-	for turned := time.Now(); !at.done && !(limited && time.Since(turned) >= turn); {
-		began := time.Now()
+	for began := time.Now(); !at.done && !(limited && time.Since(began) >= tableShare); {
+		asked := time.Now()
 		page, err := r.page(ctx, at.name, at.after)
 		if err != nil {
 			return err
 		}
-		if err := r.yield(ctx, p, time.Since(began)); err != nil {
+		if err := r.yield(ctx, p, time.Since(asked)); err != nil {
 			return err
 		}
 		for i, ids := range page.IDs {

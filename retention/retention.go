@@ -10,7 +10,7 @@
 // behind or while the configured replica is too far behind. It waits for no row lock; a row that another session has locked is
 // left to a later pass.
 // - A pass reads each page of a table once and keeps its position in it; nothing is kept between passes.
-// - Tables take turns of a minute in a pass: one with many old rows does not take the whole window from the others.
+// - Tables share a pass, a minute each: one with many old rows does not take the whole window from the others.
 //
 // It runs next to the sweep and is not part of it: it needs neither the flow nor the registry, and nothing waits for it. Run is
 // the only goroutine of the package; passes are sequential and never overlap.

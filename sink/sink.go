@@ -71,7 +71,7 @@ type Limits struct {
 // ErrMayNot reports that Limits.May returned false.
 var ErrMayNot = errors.New("this relay may not publish now: its lease was not renewed in time, or another relay has it")
 
-// Newest is what a check before the first message knows from the newest rows of the tables.
+// Newest is what a check before the first message takes from the newest rows of the tables.
 type Newest struct {
 	Topics  []string         // that exist and can be written
 	Largest map[string]int64 // the largest body of each topic, in bytes

@@ -41,7 +41,7 @@ type Server struct {
 	Fold    bool // lower_case_table_names is not 0: names of tables differ in letter case
 }
 
-// Statement is a statement as it stands in the log, with what the log says about the session that ran it.
+// Statement is a statement as the log has it, with what the log says about the session that ran it.
 type Statement struct {
 	SQL                            []byte
 	Schema                         string // the default database

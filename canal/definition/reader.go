@@ -41,7 +41,7 @@ func (r *reader) takeAny(words ...string) bool {
 	return true
 }
 
-// unread is the error for what stands here.
+// unread is the error for what is written here.
 func (r *reader) unread(wanted string) error {
 	got := r.peek().text
 	if r.peek().kind == end {

@@ -55,5 +55,5 @@ func canonical(charset string) string {
 	return charset
 }
 
-// unknownCharset stands for the default of a database, which the log does not show.
+// unknownCharset means the default of a database, which the log does not show.
 const unknownCharset = ""

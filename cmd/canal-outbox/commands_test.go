@@ -65,8 +65,8 @@ func configure(t *testing.T) (file, dir string) {
 // unasked has the methods that no test calls.
 type unasked struct{ admin.Service }
 
-// daemon answers on the socket as a running relay would.
-type daemon struct {
+// relayStub answers on the socket as a running relay would.
+type relayStub struct {
 	unasked
 	messagesDaemon
 	state string // "" for degraded
@@ -79,9 +79,9 @@ var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(offset uint64) outbox.Position { return outbox.Position{File: "binlog.000002", Offset: offset} }
 
-func (d *daemon) Paused() *outbox.Pause { return nil }
+func (d *relayStub) Paused() *outbox.Pause { return nil }
 
-func (d *daemon) Status(context.Context) operator.Status {
+func (d *relayStub) Status(context.Context) operator.Status {
 	lag, behind, age, p50, p99 := 0.25, int64(4096), 1.5, 1.25, 7.5
 	return operator.Status{
 		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: cmp.Or(d.state, "degraded"), Problems: []string{"topic orders is suspended"},
@@ -103,17 +103,17 @@ func (d *daemon) Status(context.Context) operator.Status {
 	}
 }
 
-func (d *daemon) Live() error { return d.stuck }
+func (d *relayStub) Live() error { return d.stuck }
 
-func (d *daemon) Checkpoint(context.Context) (operator.Checkpoint, error) {
+func (d *relayStub) Checkpoint(context.Context) (operator.Checkpoint, error) {
 	return operator.Checkpoint{Position: at(600), Source: "mysql server_uuid x", Journal: 2}, nil
 }
 
-func (d *daemon) History(context.Context, int) ([]operator.HistoryEntry, error) {
+func (d *relayStub) History(context.Context, int) ([]operator.HistoryEntry, error) {
 	return []operator.HistoryEntry{{Number: 2, At: moment, Position: at(600), Source: "mysql server_uuid x"}, {Number: 1, At: moment, Position: at(4), Source: "mysql server_uuid x", Reason: "gap: first_start"}}, nil
 }
 
-func (d *daemon) SetCheckpoint(_ context.Context, t operator.Target) (operator.Preview, error) {
+func (d *relayStub) SetCheckpoint(_ context.Context, t operator.Target) (operator.Preview, error) {
 	d.moved = append(d.moved, t)
 	bytes := int64(300)
 	return operator.Preview{
@@ -122,11 +122,11 @@ func (d *daemon) SetCheckpoint(_ context.Context, t operator.Target) (operator.P
 	}, nil
 }
 
-func (d *daemon) Gaps(context.Context) ([]outbox.Gap, error) {
+func (d *relayStub) Gaps(context.Context) ([]outbox.Gap, error) {
 	return []outbox.Gap{{ID: 3, From: at(4), To: at(900), Cause: outbox.GapPurged, At: moment}}, nil
 }
 
-func (d *daemon) AckGap(_ context.Context, id uint64) error {
+func (d *relayStub) AckGap(_ context.Context, id uint64) error {
 	if id == 9 {
 		return operator.NotFoundf("there is no gap 9")
 	}
@@ -134,14 +134,14 @@ func (d *daemon) AckGap(_ context.Context, id uint64) error {
 	return nil
 }
 
-func (d *daemon) Sweep(context.Context) error { return nil }
+func (d *relayStub) Sweep(context.Context) error { return nil }
 
-func (d *daemon) Retention(context.Context) error { return nil }
+func (d *relayStub) Retention(context.Context) error { return nil }
 
-// start starts a daemon for the directory.
-func start(t *testing.T, dir string) *daemon {
+// start starts a relayStub for the directory.
+func start(t *testing.T, dir string) *relayStub {
 	t.Helper()
-	d := &daemon{}
+	d := &relayStub{}
 	s, err := admin.Listen(admin.Config{Socket: config.Checkpoint{Dir: dir}.Socket()}, d, prometheus.NewRegistry(), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func (c *cli) explain(value any, write func(w io.Writer)) error {
 	return err
 }
 
-// second stands for the second column of a wide character while tabwriter counts characters: ZERO WIDTH SPACE.
+// second represents the second column of a wide character while tabwriter counts characters: ZERO WIDTH SPACE.
 const second = "\u200b"
 
 // widen adds to each character the columns that it takes in a terminal beyond the first (Unicode Standard Annex 11).

@@ -27,7 +27,7 @@ type past struct {
 // statusAt shows the past at a time, from the running relay or from the state directory alone.
 func (c *cli) statusAt(ctx context.Context, text string) error {
 	now := time.Now()
-	at, err := operator.ParseMoment(text)
+	at, err := operator.ParseTime(text)
 	if ago, is := time.ParseDuration(text); is == nil {
 		at, err = now.Add(-ago), nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Set by the linker (-X main.version) where a release is built; without them the commit comes from what go build knows of it.
+// Set by the linker (-X main.version) where a release is built; without them the commit is the one that go build has recorded.
 var (
 	version  = "dev"
 	revision = "" // the commit

@@ -218,7 +218,7 @@ func TestACrashFreesTheMessage(t *testing.T) {
 	})
 }
 
-// Without Redis nothing is handled; when it goes away behind the handler, the caller is told.
+// Without Redis nothing is handled; when it goes away behind the handler, the caller gets an error.
 func TestRedisGoesAway(t *testing.T) {
 	server, err := testkit.StartRedis(t.Context())
 	testkit.Must(t, err)

@@ -90,7 +90,7 @@ func (c *Client) AckGap(ctx context.Context, id uint64) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/gaps/"+strconv.FormatUint(id, 10)+"/ack", struct{}{}, nil)
 }
 
-// Pause stops the intake and returns the pause that stands. The relay fills in By and Since.
+// Pause stops the intake and returns the pause in force. The relay fills in By and Since.
 func (c *Client) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error) {
 	state, err := answerOf[operator.PauseState](c.do, ctx, http.MethodPost, "/api/v1/pause", operator.PauseOrder{Reason: p.Reason})
 	return state.Paused, err

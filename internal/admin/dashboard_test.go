@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// The page works where there is no internet, runs nothing inline, and makes no HTML of what it is told.
+// The page works where there is no internet, runs nothing inline, and makes no HTML of what it receives.
 func TestThePageNeedsNothingElse(t *testing.T) {
 	own := 0
 	for name, a := range assets {

@@ -23,7 +23,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, body string) {
 		for _, c := range path {
 			if c <= ' ' || c > '~' || strings.ContainsRune("?#%", c) {
-				return // not a path as it stands in a request
+				return // not a path as a request has it
 			}
 		}
 		service := &fake{}

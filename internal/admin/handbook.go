@@ -66,7 +66,7 @@ func (a anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
 // Put is for anchors that a page gives itself; ours give none.
 func (a anchors) Put(anchor []byte) { a[string(anchor)]++ }
 
-// documentFrame is what stands around a page of the handbook. Root leads from the page to the dashboard.
+// documentFrame is what surrounds a page of the handbook. Root leads from the page to the dashboard.
 var documentFrame = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}} - canal-outbox</title><link rel="icon" href="{{.Root}}assets/icon.svg" type="image/svg+xml">

@@ -146,7 +146,7 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, query, body string) {
 		path = "/api/v1/messages" + path
 		if _, err := url.Parse(path); err != nil || strings.ContainsAny(path, "?#\x00\r\n ") {
-			return // not a path as it stands in a request
+			return // not a path as a request has it
 		}
 		method := "GET"
 		if body != "" {

@@ -84,7 +84,7 @@ func (a *api) health(check func(Service) error) http.HandlerFunc {
 	}
 }
 
-// answer turns a function into a handler: its value becomes JSON, its error an error body.
+// answer makes a handler of a function: its value becomes JSON, its error an error body.
 func (a *api) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value, err := f(r)
@@ -188,7 +188,7 @@ func (a *api) export(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// written knows whether the answer has begun.
+// written records whether the answer has begun.
 type written struct {
 	http.ResponseWriter
 	any bool

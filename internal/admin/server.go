@@ -74,7 +74,7 @@ func (s *Server) Use(service Service) {
 	s.api.newest.forget()
 }
 
-// Live says what health checks are told: nil while the service makes progress.
+// Live is the answer of health checks: nil while the service makes progress.
 func (s *Server) Live() error { return s.api.service().Live() }
 
 // listenUnix opens the socket for this user alone, replacing one that a killed process left behind.

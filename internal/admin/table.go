@@ -26,7 +26,7 @@ type route struct {
 	absent bool                             // raw answers 404 as well, in text
 }
 
-// param is a parameter of a request: in the path if its name stands there, else in the query.
+// param is a parameter of a request: in the path if its name is there, else in the query.
 type param struct {
 	name, about string
 	kind        string // string, integer or boolean
@@ -122,7 +122,7 @@ func (a *api) orders() []route {
 			method: "POST", path: "/api/v1/pause", needs: operatorRole, about: "Stops the intake until resume.", body: operator.PauseOrder{}, answer: operator.PauseState{}, do: a.pause,
 		},
 		{
-			method: "POST", path: "/api/v1/resume", needs: operatorRole, about: "Lets the intake go on.",
+			method: "POST", path: "/api/v1/resume", needs: operatorRole, about: "Resumes the intake.",
 			do: func(r *http.Request) (any, error) { return empty{}, a.service().Resume(r.Context()) },
 		},
 		{

@@ -93,7 +93,7 @@ func (t *Terminal) secret(ctx context.Context, question string) (string, error) 
 	}
 	answer, err := wait(ctx, reading)
 	if ctx.Err() != nil {
-		err = errors.Join(err, term.Restore(fd, shown)) // the reading, which turned the echo off, goes on
+		err = errors.Join(err, term.Restore(fd, shown)) // the reading, which turned the echo off, continues
 	}
 	t.say("")
 	return answer, err

@@ -89,7 +89,7 @@ type Alerter struct {
 	sent, dropped, errors, repeated prometheus.Counter
 
 	mu      sync.Mutex
-	waiting []Row // oldest first; those in a request that is on its way are not in it
+	waiting []Row // oldest first; those in a request that has no answer are not in it
 	lost    int   // dropped since the last message
 	day     Day   // what the next digest counts
 	kept    Day   // of it, what Memory has
@@ -100,7 +100,7 @@ type Alerter struct {
 	tables map[string]*failedOf // what is known of FAILED rows, by table
 
 	over    map[limit]Crossing // what is over a limit, with the last value
-	crossed map[limit]Crossing // what the webhook is to be told
+	crossed map[limit]Crossing // what the webhook is to get
 }
 
 // New returns an Alerter; it does no I/O. Its metrics are registered on reg, also when there is no webhook.
@@ -117,10 +117,10 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 			// A redirect would send the list to an address that is not configured.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		sent:    count("canal_outbox_alerts_sent_total", "Failed messages that the webhook was told of."),
-		dropped: count("canal_outbox_alerts_dropped_total", "Failed messages that the webhook was not told of, because too many waited for it."),
+		sent:    count("canal_outbox_alerts_sent_total", "Failed messages that the webhook got."),
+		dropped: count("canal_outbox_alerts_dropped_total", "Failed messages that the webhook did not get, because too many waited for it."),
 		repeated: count("canal_outbox_failed_again_total",
-			"Of the failed messages, those that failed again after retry.failed_every: the webhook is told of them in the digest alone."),
+			"Of the failed messages, those that failed again after retry.failed_every: the webhook gets them in the digest only."),
 		errors: count("canal_outbox_alerts_errors_total", "Attempts to reach the webhook that failed."),
 	}
 }

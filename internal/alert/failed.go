@@ -43,7 +43,7 @@ func (a *Alerter) own(id outbox.Identity) {
 }
 
 // lookAtFailed reports the FAILED rows that the relay has not set. It lists a table when its count has changed, and once more before it
-// reports: the table shows a row as FAILED a moment before the relay's own account has it. The rows of the first look are no news.
+// reports: the table shows a row as FAILED shortly before the relay's own account has it. The rows of the first look are no news.
 func (a *Alerter) lookAtFailed(ctx context.Context, tables []Table) {
 	if a.cfg.Failed == nil || a.cfg.Webhook == "" {
 		return
@@ -137,7 +137,7 @@ func (a *Alerter) keep() {
 		return
 	}
 	if err := a.cfg.Memory.KeepDay(day); err != nil {
-		a.log.Warn("cannot keep the counts of the digest: after a restart they begin anew", zap.Error(err))
+		a.log.Warn("cannot keep the counts of the digest: after a restart they begin at zero", zap.Error(err))
 		return
 	}
 	a.mu.Lock()

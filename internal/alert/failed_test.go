@@ -102,7 +102,7 @@ func TestG26_RowsThatTheApplicationFailsAreReported(t *testing.T) {
 		add("shop.t", listed("shop.t", 2), listed("shop.t", 3))
 		time.Sleep(watchEvery)
 		synctest.Wait()
-		a.Failed(failure(3)) // the relay's own: the table has shown it a moment before
+		a.Failed(failure(3)) // the relay's own: the table has shown it shortly before
 		add("shop.u", listed("shop.u", 9))
 		time.Sleep(time.Minute)
 		synctest.Wait()

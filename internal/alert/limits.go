@@ -33,7 +33,7 @@ const (
 	overNotConsumed = "not_consumed"
 )
 
-// recovered is the part of a limit that a value must come down to: one that moves about its limit is told once.
+// recovered is the part of a limit that a value must come down to: one that moves about its limit is reported once.
 const recovered = 0.8
 
 // watchEvery is how often the last counts of the tables are looked at.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A table that goes over a limit is told once, however long it stays there and however it moves about the limit, and once more when it has
-// recovered; then it may be told again. The digest names what is over.
+// A table that goes over a limit is reported once, however long it stays there and however it moves about the limit, and once more when it has
+// recovered; then it may be reported again. The digest names what is over.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &webhook{}
@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// While the webhook is away only what is still true is kept for it. Without a webhook status knows.
+// While the webhook is away only what is still true is kept for it. Without a webhook status shows it.
 func TestLimitsWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &webhook{}
@@ -95,7 +95,7 @@ func TestLimitsWithoutAnAnswer(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		if len(w.messages) > attempts {
-			t.Error("it goes on")
+			t.Error("it continues")
 		}
 		pending.Store(30)
 		time.Sleep(time.Minute)

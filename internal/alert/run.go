@@ -112,7 +112,7 @@ func (a *Alerter) last(ctx context.Context) {
 	defer a.mu.Unlock()
 	if left := len(a.waiting); left > 0 {
 		a.dropped.Add(float64(left))
-		a.log.Warn("stopped before the webhook was told of all failed messages; find them in the log and in the tables", zap.Int("messages", left))
+		a.log.Warn("stopped before the webhook got all failed messages; find them in the log and in the tables", zap.Int("messages", left))
 	}
 }
 

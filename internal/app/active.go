@@ -44,77 +44,77 @@ type active struct {
 }
 
 // watch starts what runs until ctx ends, beyond the relay's end: its last rows may fail while it stops.
-func (d *daemon) watch(watches *sync.WaitGroup, ctx context.Context) {
-	watches.Go(func() { d.samples.Run(ctx) })
-	if d.shadow == nil {
-		watches.Go(func() { d.relays.Run(ctx) })
+func (in *instance) watch(watches *sync.WaitGroup, ctx context.Context) {
+	watches.Go(func() { in.samples.Run(ctx) })
+	if in.shadow == nil {
+		watches.Go(func() { in.relays.Run(ctx) })
 	} else { // other relays need no warning of it
-		watches.Go(func() { _ = d.shadow.Run(ctx) }) // it returns nil
+		watches.Go(func() { _ = in.shadow.Run(ctx) }) // it returns nil
 	}
-	if d.held.Sent != nil {
-		watches.Go(func() { d.held.ShareSent(ctx, d.relay) })
+	if in.held.Sent != nil {
+		watches.Go(func() { in.held.ShareSent(ctx, in.relay) })
 	}
-	watches.Go(func() { d.checks.Run(ctx) })
-	watches.Go(func() { d.alerts.Run(ctx) })
+	watches.Go(func() { in.checks.Run(ctx) })
+	watches.Go(func() { in.alerts.Run(ctx) })
 }
 
 // assemble makes the relay and what looks at it.
-func (d *daemon) assemble(from server.Config, tables []*table.Table) error {
+func (in *instance) assemble(from server.Config, tables []*table.Table) error {
 	gate, a := relay.NewGate(), &active{tables: tables}
-	guarded, err := server.Open(from, gate.Guard, server.Session{Writes: true, Still: gate.Still, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1})
+	guarded, err := server.Open(from, gate.Guard, server.Session{Writes: true, Still: gate.Still, MaxConns: connections(len(tables)) + in.cfg.Fallback.Workers - 1})
 	if err != nil {
 		return err
 	}
-	d.onClose(closing(guarded))
+	in.onClose(closing(guarded))
 	a.source = relaySource{config: from, tables: &asker{db: guarded}}
 	var may func() bool
-	if fence := d.guard(); fence != nil {
+	if fence := in.guard(); fence != nil {
 		may = fence.May
 	}
-	a.rows = rowsOf(guarded, tables, d.state.Waits, may)
-	a.rows.OnRefused(logRefused(d.log))
-	a.samples = operator.NewSampler(a.counts, d.registry, d.log)
-	a.alerts, a.checks, a.notes = d.newAlerts(a), d.newChecks(), d.newNotes()
-	present := &presence{source: from, tables: names(tables), leased: d.lease.db != nil, accepted: gate.Current}
-	d.onClose(present.close)
-	a.relays = operator.NewRelays(present.look, d.registry, d.log)
-	numbers := settings(d.cfg, tables)
+	a.rows = rowsOf(guarded, tables, in.state.Waits, may)
+	a.rows.OnRefused(logRefused(in.log))
+	a.samples = operator.NewSampler(a.counts, in.registry, in.log)
+	a.alerts, a.checks, a.notes = in.newAlerts(a), in.newChecks(), in.newNotes()
+	present := &presence{source: from, tables: names(tables), leased: in.lease.db != nil, accepted: gate.Current}
+	in.onClose(present.close)
+	a.relays = operator.NewRelays(present.look, in.registry, in.log)
+	numbers := settings(in.cfg, tables)
 	numbers.Pipeline.May = may
 	numbers.Ack.Failed, numbers.Ack.Noted, numbers.Again.Retried = a.alerts.Failed, a.notes.take, a.alerts.Retried
-	numbers.Again.Version, numbers.Again.TakenOver = d.opts.Version, d.held.TookOver
-	leaves := expiring(d.cfg.Retention, a.rows.Tables())
-	replica, err := d.openReplica(table.WithStatus(tables))
+	numbers.Again.Version, numbers.Again.TakenOver = in.opts.Version, in.held.TookOver
+	leaves := expiring(in.cfg.Retention, a.rows.Tables())
+	replica, err := in.openReplica(table.WithStatus(tables))
 	if err != nil {
 		return err
 	}
 	if replica != nil {
 		numbers.Fallback.Replica, leaves.Replica = replica, replica
 	}
-	a.leaving = retention.New(leaves, a.rows, d.log.Named("retention"), d.registry)
-	if d.life, err = d.newLife(tables, a.source); err != nil {
+	a.leaving = retention.New(leaves, a.rows, in.log.Named("retention"), in.registry)
+	if in.life, err = in.newLife(tables, a.source); err != nil {
 		return err
 	}
 	switch {
-	case d.prover() != nil: // its entries have room for few rows that are not settled
+	case in.prover() != nil: // its entries have room for few rows that are not settled
 	case present.leased:
-		numbers.Ack.Soon = onlyInTables(tables, d.life != nil)
+		numbers.Ack.Soon = onlyInTables(tables, in.life != nil)
 	default:
 		numbers.Ack.Leaves = func(table string) bool { return !slices.Contains(numbers.Pipeline.Ordered, table) }
 	}
-	numbers.Ack.PauseEvery = d.cfg.Source.Heartbeat
-	parts, err := d.parts(a, gate)
+	numbers.Ack.PauseEvery = in.cfg.Source.Heartbeat
+	parts, err := in.parts(a, gate)
 	if err != nil {
 		return err
 	}
-	if d.waiting != nil {
-		d.registry.Unregister(d.waiting.reader)
+	if in.waiting != nil {
+		in.registry.Unregister(in.waiting.reader)
 	}
-	a.relay = relay.New(parts, numbers, d.log, d.registry)
-	d.active = a
+	a.relay = relay.New(parts, numbers, in.log, in.registry)
+	in.active = a
 	return nil
 }
 
-// onlyInTables are the tables of which a relay that takes over knows from their rows alone what was sent.
+// onlyInTables are the tables whose rows alone show a relay that takes over what was sent.
 func onlyInTables(tables []*table.Table, readBack bool) map[string]bool {
 	only := map[string]bool{}
 	for _, t := range tables {
@@ -145,42 +145,42 @@ func (a *active) counts(ctx context.Context) ([]query.Counts, error) {
 }
 
 // parts are those of the relay; a shadow changes no table and remembers no row as sent.
-func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
+func (in *instance) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
 	p := relay.Parts{
-		Source: a.source, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Follow: d.held.Follow, Behind: func() func(context.Context) { return d.behind(a.rows) }, Descends: d.held.Descends, Lost: d.lost(),
-		AcceptNewSource: d.opts.AcceptNewSource, Again: &relay.Again{Rows: a.rows, Memory: d.state.Waits},
-		Rows:   failedRows{a.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)},
-		Reader: func(h canal.Handler) relay.Reader { a.reader = d.newReader(a.tables, h); return a.reader },
+		Source: a.source, Gate: gate, LogOnly: withoutStatus(a.tables), State: in.state, Retention: a.leaving, Begin: in.held.Begin, Follow: in.held.Follow, Behind: func() func(context.Context) { return in.behind(a.rows) }, Descends: in.held.Descends, Lost: in.lost(),
+		AcceptNewSource: in.opts.AcceptNewSource, Again: &relay.Again{Rows: a.rows, Memory: in.state.Waits},
+		Rows:   failedRows{a.rows, checkpoint.NewFailedLog(in.cfg.Checkpoint.Dir)},
+		Reader: func(h canal.Handler) relay.Reader { a.reader = in.newReader(a.tables, h); return a.reader },
 	}
-	if d.opts.Shadow {
-		silent, _ := d.sink.(shadow.Sink) // see open
-		a.shadow = shadow.New(a.rows.States, silent, d.log)
-		p.Rows, p.State, p.Retention, p.Again = shadowRows{p.Rows, a.shadow}, shadowState{d.state}, nil, nil
-		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
+	if in.opts.Shadow {
+		silent, _ := in.sink.(shadow.Sink) // see open
+		a.shadow = shadow.New(a.rows.States, silent, in.log)
+		p.Rows, p.State, p.Retention, p.Again = shadowRows{p.Rows, a.shadow}, shadowState{in.state}, nil, nil
+		in.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
 	}
-	p.Earlier, p.Prover = d.life.Earlier(), d.prover()
-	out, tracer, err := d.watchSink()
+	p.Earlier, p.Prover = in.life.Earlier(), in.prover()
+	out, tracer, err := in.watchSink()
 	p.Sink, p.Rows = out, tracedRows{p.Rows, tracer}
 	return p, err
 }
 
-func (d *daemon) newReader(tables []*table.Table, h canal.Handler) *canal.Reader {
+func (in *instance) newReader(tables []*table.Table, h canal.Handler) *canal.Reader {
 	return canal.New(canal.Config{
-		Server: d.asker.source, Tables: tables, ServerID: serverID(d.cfg), Heartbeat: d.cfg.Source.Heartbeat,
-		MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Schemas: d.state.Schemas,
+		Server: in.asker.source, Tables: tables, ServerID: serverID(in.cfg), Heartbeat: in.cfg.Source.Heartbeat,
+		MaxTransactionBytes: int(in.cfg.Pipeline.MaxTransactionBytes), Schemas: in.state.Schemas,
 		Recorded: func() (server.ID, outbox.Position) {
-			id, _ := d.state.Source()
-			at, _ := d.state.Checkpoint()
+			id, _ := in.state.Source()
+			at, _ := in.state.Checkpoint()
 			return id, at
 		},
-		Descends: d.held.Descends,
-		Noticed:  func(at time.Time, table, done string) { d.past.Mark(at, "table", table+" was "+done) },
-	}, h, d.log.Named("binlog"), d.registry)
+		Descends: in.held.Descends,
+		Noticed:  func(at time.Time, table, done string) { in.past.Mark(at, "table", table+" was "+done) },
+	}, h, in.log.Named("binlog"), in.registry)
 }
 
 // connections bounds the pool for the tables: a few for sweep, recovery, samples, retention and the operator, and one for each statement
 // that ack may run, so that a locked table takes none from the others. They are dialled when they are needed. The limit is for
-// servers with many tables: so many are never locked at once, and a server takes 151 connections by default.
+// servers with many tables: that number is never locked at once, and a server takes 151 connections by default.
 func connections(tables int) int { return 5 + min(3*tables, 60) }
 
 func names(tables []*table.Table) []string {

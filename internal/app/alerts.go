@@ -13,17 +13,17 @@ import (
 )
 
 // newAlerts makes the part that reports failures to the webhook. Without a webhook it has its metrics and does nothing.
-func (d *daemon) newAlerts(a *active) *alert.Alerter {
+func (in *instance) newAlerts(a *active) *alert.Alerter {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it is for people, and the source is there too
 	}
 	return alert.New(alert.Config{
-		Failed: a.listFailed, Memory: digestMemory{d.state.Digest},
-		Webhook: d.cfg.Alerts.Webhook.Reveal(), Secret: d.cfg.Alerts.Secret, Digest: d.cfg.Alerts.Digest,
-		Source: d.cfg.Source.Address, Host: host, Version: d.opts.Version, Tables: a.failedRows, Random: rand.Float64,
-		Limits: alert.Limits{Pending: int64(d.cfg.Alerts.PendingOver), Oldest: d.cfg.Alerts.OldestOver},
-	}, d.log.Named("alerts"), d.registry)
+		Failed: a.listFailed, Memory: digestMemory{in.state.Digest},
+		Webhook: in.cfg.Alerts.Webhook.Reveal(), Secret: in.cfg.Alerts.Secret, Digest: in.cfg.Alerts.Digest,
+		Source: in.cfg.Source.Address, Host: host, Version: in.opts.Version, Tables: a.failedRows, Random: rand.Float64,
+		Limits: alert.Limits{Pending: int64(in.cfg.Alerts.PendingOver), Oldest: in.cfg.Alerts.OldestOver},
+	}, in.log.Named("alerts"), in.registry)
 }
 
 // failedRows are the last counts, for the digest and the limits.

@@ -89,31 +89,31 @@ func (a *asker) HasFile(ctx context.Context, p outbox.Position) (bool, error) {
 // Files lists the files of the server's log.
 func (a *asker) Files(ctx context.Context) ([]server.File, error) { return server.Files(ctx, a.db) }
 
-// At returns the end of the last transaction before the first one that the server stamped with a moment or a later one, by the times
+// At returns the end of the last transaction before the first one that the server stamped with this time or a later one, by the times
 // at which its files begin and then by those in one file. The oldest file must begin before: since is when it does.
-func (a *asker) At(ctx context.Context, moment time.Time) (at outbox.Position, since time.Time, err error) {
+func (a *asker) At(ctx context.Context, target time.Time) (at outbox.Position, since time.Time, err error) {
 	files, err := a.Files(ctx)
 	if err != nil {
 		return at, since, err
 	}
 	begins := func(i int) (time.Time, error) { return canal.Begins(ctx, a.source, files[i].Name) }
-	if since, err = begins(0); err != nil || !since.Before(moment) {
+	if since, err = begins(0); err != nil || !since.Before(target) {
 		return at, since, err
 	}
-	low, high := 0, len(files) // the file of low begins before the moment, that of high does not
+	low, high := 0, len(files) // the file of low begins before the target, that of high does not
 	for low+1 < high {
 		middle := (low + high) / 2
 		begin, err := begins(middle)
 		if err != nil {
 			return at, since, err
 		}
-		if begin.Before(moment) {
+		if begin.Before(target) {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	at, err = canal.EndBefore(ctx, a.source, files[low].Name, moment)
+	at, err = canal.EndBefore(ctx, a.source, files[low].Name, target)
 	return at, since, err
 }
 
@@ -127,7 +127,7 @@ func (a *asker) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(micros), nil
 }
 
-// Boundaries returns the transaction boundaries nearest to a place in a file of the log.
+// Boundaries returns the transaction boundaries nearest to an offset in a file of the log.
 func (a *asker) Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error) {
 	return canal.Boundaries(ctx, a.source, at)
 }

@@ -17,8 +17,8 @@ const countPatience = 5 * time.Second
 // behind says, after a failover without GTIDs, how many rows of each table are PENDING on the new server though they were made before the last
 // checkpoint on the old one: those that were SENT there, whose SENT was not copied, are published again. All
 // tables together have countPatience; one that cannot be counted is named, and the next is asked.
-func (d *daemon) behind(rows tableRows) (report func(context.Context)) {
-	settled := d.state.Stats().CheckpointAt
+func (in *instance) behind(rows tableRows) (report func(context.Context)) {
+	settled := in.state.Stats().CheckpointAt
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, countPatience)
 		defer cancel()
@@ -26,12 +26,12 @@ func (d *daemon) behind(rows tableRows) (report func(context.Context)) {
 			n, more, err := untried(ctx, rows, name, time.Since(settled))
 			switch {
 			case err != nil:
-				d.log.Warn("not counted how many rows are behind on the new server", zap.String("table", name), zap.Error(err))
+				in.log.Warn("not counted how many rows are behind on the new server", zap.String("table", name), zap.Error(err))
 			case n > 0:
 				text := fmt.Sprintf("%d%s rows of %s that are older than the last checkpoint are PENDING on the new server; those that were SENT are published again",
 					n, map[bool]string{true: " or more"}[more], name)
-				d.log.Warn(text)
-				d.past.Mark(time.Now(), "failover", text)
+				in.log.Warn(text)
+				in.past.Mark(time.Now(), "failover", text)
 			}
 		}
 	}

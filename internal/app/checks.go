@@ -13,11 +13,11 @@ const checkMargin = time.Hour
 
 // newChecks makes the scheduled comparison. It does not look for records without a row: rows leave their table, and topics may have other
 // producers.
-func (d *daemon) newChecks() *reconcile.Schedule {
+func (in *instance) newChecks() *reconcile.Schedule {
 	compare := func(ctx context.Context, window time.Duration) (reconcile.Report, error) {
-		return Reconcile(ctx, d.cfg, ReconcileOptions{From: window.String(), Margin: checkMargin, IgnoreExtra: true})
+		return Reconcile(ctx, in.cfg, ReconcileOptions{From: window.String(), Margin: checkMargin, IgnoreExtra: true})
 	}
-	return reconcile.NewSchedule(d.cfg.Reconcile.Every, compare, d.log.Named("reconcile"), d.registry)
+	return reconcile.NewSchedule(in.cfg.Reconcile.Every, compare, in.log.Named("reconcile"), in.registry)
 }
 
 // showChecks is nil while nothing is ever compared.

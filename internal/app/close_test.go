@@ -26,9 +26,9 @@ func TestCloseWithABrokenConnection(t *testing.T) {
 	if err := conn.Close(); err != nil { // back into the pool
 		t.Fatal(err)
 	}
-	d := &daemon{}
-	d.onClose(closing(db))
-	if err := d.close(); err != nil {
+	in := &instance{}
+	in.onClose(closing(db))
+	if err := in.close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }

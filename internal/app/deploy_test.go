@@ -27,7 +27,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// metrics runs the daemon until it has published a row and returns what it exports.
+// metrics runs the process until it has published a row and returns what it exports.
 func metrics(t *testing.T) string {
 	t.Helper()
 	cfg := source(t, testkit.SharedMySQL(t), "watched", relayGrants)

@@ -22,7 +22,7 @@ func holding(t *testing.T, cfg *config.Config, id server.ID, at outbox.Position)
 	testkit.Must(t, state.Close())
 }
 
-// A checkpoint whose log is gone, or goes soon, is told before the start that would meet it.
+// A checkpoint whose log is gone, or goes soon, is reported before the start that would meet it.
 func TestA07_DoctorSeesThatTheLogIsGone(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {

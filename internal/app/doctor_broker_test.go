@@ -43,7 +43,7 @@ func fakeKafka(t *testing.T, topics map[string]topicOf) (*kfake.Cluster, *kafka.
 	return cluster, &kafka.Section{Brokers: cluster.ListenAddrs()[:1], Compression: "none", MaxMessageBytes: 1_000_012}
 }
 
-// asked lets doctor ask the broker about topics as if rows named them, each with a body of so many bytes, and returns what
+// asked lets doctor ask the broker about topics as if rows named them, each with a body of that many bytes, and returns what
 // it found, one line each, with the broker's address written as HOST.
 func asked(t *testing.T, cfg *kafka.Section, topics []string, largest map[string]int64) string {
 	t.Helper()
@@ -111,7 +111,7 @@ ok topic wide: an acknowledged message has at least 2 copies (replicas: 3)`
 	}
 }
 
-// An account that may write and not look is told so, and nothing is guessed.
+// For an account that may write and not look doctor says so, and nothing is guessed.
 func TestB41_DoctorWithoutTheRightToLook(t *testing.T) {
 	cluster, cfg := fakeKafka(t, map[string]topicOf{"orders": {replicas: 3}})
 	testkit.FaultKafka(t, cluster, testkit.KafkaFault{Key: kmsg.DescribeConfigs, Err: kerr.TopicAuthorizationFailed, Count: -1})

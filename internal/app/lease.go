@@ -37,7 +37,7 @@ func LeaseTable(cfg *config.Config, first string) (name, ddl string, err error) 
 	return name, ddl, err
 }
 
-// processLease is the process's part in the lease, over all daemons that the process makes one after the other.
+// processLease is the process's part in the lease, over all instances that the process makes one after the other.
 type processLease struct {
 	db       *sql.DB // nil without a lease
 	name     string  // of the lease table
@@ -45,7 +45,7 @@ type processLease struct {
 	sentRows sentRows
 }
 
-// close lets another process continue, also when a daemon ended before it was complete.
+// close lets another process continue, also when an instance ended before it was complete.
 func (l *processLease) close() error {
 	if l.db == nil {
 		return nil

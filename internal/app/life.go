@@ -14,28 +14,28 @@ import (
 )
 
 // newLife leaves the first sign of life; nil where read_back is off or cannot work. A shadow run publishes nothing, so it leaves what it finds.
-func (d *daemon) newLife(tables []*table.Table, from relaySource) (*relay.Life, error) {
-	if d.opts.Shadow {
+func (in *instance) newLife(tables []*table.Table, from relaySource) (*relay.Life, error) {
+	if in.opts.Shadow {
 		return nil, nil
 	}
-	signs := d.held.Signs
-	if d.prover() != nil {
-		return nil, signs.Remove() // the broker itself knows what was sent
+	signs := in.held.Signs
+	if in.prover() != nil {
+		return nil, signs.Remove() // the broker itself shows what was sent
 	}
-	reader, can := relay.Unfenced(d.sink).(sink.CommittedReader)
-	if !d.cfg.ReadBack.Enabled || !can {
+	reader, can := relay.Unfenced(in.sink).(sink.CommittedReader)
+	if !in.cfg.ReadBack.Enabled || !can {
 		return nil, signs.Remove() // it would be old when read_back is on again
 	}
 	named := map[string]bool{}
 	for _, t := range tables {
 		named[t.Name()] = t.NamesMessages() // see decision 28
 	}
-	settings := relay.DefaultLife(d.cfg.Fallback.ClaimTimeout)
-	settings.MaxBytes, settings.MaxTime = int64(d.cfg.ReadBack.MaxBytes), d.cfg.ReadBack.MaxTime
+	settings := relay.DefaultLife(in.cfg.Fallback.ClaimTimeout)
+	settings.MaxBytes, settings.MaxTime = int64(in.cfg.ReadBack.MaxBytes), in.cfg.ReadBack.MaxTime
 	return relay.NewLife(relay.LifeParts{
-		Signs: signs, Source: from, Checkpoint: d.state.Checkpoint, Reader: reader, Shared: d.held,
+		Signs: signs, Source: from, Checkpoint: in.state.Checkpoint, Reader: reader, Shared: in.held,
 		Names: func(table string) bool { return named[table] },
-	}, settings, d.log.Named("read_back"), d.registry), nil
+	}, settings, in.log.Named("read_back"), in.registry), nil
 }
 
 // forgetSent is called before rows are set back without a running relay: no relay that starts after a kill, or takes over, takes them for sent.
@@ -60,8 +60,8 @@ func (o *Offline) forgetSent(ctx context.Context, ids []outbox.Identity) ([]outb
 }
 
 // prover is the sink if its broker keeps the proof of what was sent; nil otherwise.
-func (d *daemon) prover() sink.Prover {
-	p, _ := relay.Unfenced(d.sink).(sink.Prover)
+func (in *instance) prover() sink.Prover {
+	p, _ := relay.Unfenced(in.sink).(sink.Prover)
 	return p
 }
 
@@ -72,13 +72,13 @@ func provesSent(cfg *config.Config) bool {
 }
 
 // setBack is called before rows are set back: no start after a kill takes them for sent. It returns those that may be set back.
-func (d *daemon) setBack(ctx context.Context, ids []outbox.Identity) ([]outbox.Identity, error) {
-	free, err := d.relay.SetBack(ctx, ids)
+func (in *instance) setBack(ctx context.Context, ids []outbox.Identity) ([]outbox.Identity, error) {
+	free, err := in.relay.SetBack(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	if p := d.prover(); p != nil {
+	if p := in.prover(); p != nil {
 		return free, p.Mark(ctx)
 	}
-	return free, d.life.SetBack(ctx, free)
+	return free, in.life.SetBack(ctx, free)
 }

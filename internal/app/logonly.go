@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// failedRows are the tables and, for those without a status, the failed-message log: what else becomes of their rows the journal knows.
+// failedRows are the tables and, for those without a status, the failed-message log: what else becomes of their rows is in the journal.
 type failedRows struct {
 	relay.Rows
 	failed checkpoint.FailedLog
@@ -39,7 +39,7 @@ func withoutStatus(tables []*table.Table) map[string]bool {
 func logOnly(cfg *config.Config) (list []string) {
 	maps, err := mappings(cfg)
 	if err != nil {
-		return nil // the start has told of it
+		return nil // the start has reported it
 	}
 	for _, m := range maps {
 		if m.LogOnly && m.Columns[table.StatusCode] == "" {

@@ -17,31 +17,31 @@ import (
 )
 
 // messaging is what a running relay adds for single messages.
-func (d *daemon) messaging() operator.Messaging {
+func (in *instance) messaging() operator.Messaging {
 	m := operator.Messaging{
-		Flow: d.flow, StartSweep: d.sweep, Noted: d.notes.of, Note: d.notes.person,
-		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval,
+		Flow: in.flow, StartSweep: in.sweep, Noted: in.notes.of, Note: in.notes.person,
+		ClaimTimeout: in.cfg.Fallback.ClaimTimeout, Interval: in.cfg.Fallback.Interval,
 	}
-	if d.shadow != nil {
+	if in.shadow != nil {
 		m.Refuse = operator.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
 	}
-	if reader, can := relay.Unfenced(d.sink).(sink.Reader); can {
+	if reader, can := relay.Unfenced(in.sink).(sink.Reader); can {
 		m.Broker = func() (sink.Reader, func(), error) { return reader, func() {}, nil }
 	}
 	return m
 }
 
-// flow is what the running relay knows of a row.
-func (d *daemon) flow(id outbox.Identity, topic string) operator.Flow {
-	if !d.relay.Ready() {
+// flow is what the running relay has in memory of a row.
+func (in *instance) flow(id outbox.Identity, topic string) operator.Flow {
+	if !in.relay.Ready() {
 		return operator.Flow{Standby: "this relay, which is starting or stopping"}
 	}
-	if p := d.state.Pause(); p != nil {
+	if p := in.state.Pause(); p != nil {
 		return operator.Flow{Standby: "the end of the pause that an operator has made; `canal-outbox resume` ends it"}
 	}
-	now := d.relay.Flow.Snapshot()
-	f := operator.Flow{Owned: d.relay.Flow.Owns(id), Breaker: now.Breaker, Trouble: now.Trouble}
-	if first, why, waits := d.relay.Flow.Behind(id); waits {
+	now := in.relay.Flow.Snapshot()
+	f := operator.Flow{Owned: in.relay.Flow.Owns(id), Breaker: now.Breaker, Trouble: now.Trouble}
+	if first, why, waits := in.relay.Flow.Behind(id); waits {
 		f.Behind = "row " + first.ID + " (" + first.MessageID + "), " + why
 	}
 	for _, t := range now.SuspendedTopics {

@@ -25,9 +25,9 @@ func newNotes(dir, relay string, log *zap.Logger) *notes {
 	return &notes{relay: relay, failures: checkpoint.NewNotes(dir, "failures"), sends: checkpoint.NewNotes(dir, "sends"), log: log}
 }
 
-func (d *daemon) newNotes() *notes {
-	_, host := identity(d.cfg, d.state.Origin().CreatedAt)
-	return newNotes(d.cfg.Checkpoint.Dir, host, d.log)
+func (in *instance) newNotes() *notes {
+	_, host := identity(in.cfg, in.state.Origin().CreatedAt)
+	return newNotes(in.cfg.Checkpoint.Dir, host, in.log)
 }
 
 // take is ack.Config.Noted.

@@ -45,7 +45,7 @@ func TestG51_ARetryWithoutARelayIsRecorded(t *testing.T) {
 	}
 }
 
-// With exactly_once a running relay tells Kafka before rows are set back; without one nothing is changed.
+// With exactly_once a running relay records it in Kafka before rows are set back; without one nothing is changed.
 func TestP3_ARetryWithExactlyOnceNeedsARelay(t *testing.T) {
 	db := testkit.SharedDatabase(t, testkit.Flavors()[0])
 	cfg := source(t, db, "exactly", relayGrants)

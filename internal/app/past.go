@@ -12,18 +12,18 @@ import (
 )
 
 // watched is what the recorder of the past looks at.
-func (d *daemon) watched() history.Watched {
-	return history.Watched{Status: d.service().Status, Conditions: d.conditions}
+func (in *instance) watched() history.Watched {
+	return history.Watched{Status: in.service().Status, Conditions: in.conditions}
 }
 
 // conditions are what changes seldom and explains a curve.
-func (d *daemon) conditions() []history.Condition {
-	lease := history.Condition{Kind: "lease", State: "the lease: " + d.showLease(time.Now()).State}
-	if !d.relay.Ready() {
+func (in *instance) conditions() []history.Condition {
+	lease := history.Condition{Kind: "lease", State: "the lease: " + in.showLease(time.Now()).State}
+	if !in.relay.Ready() {
 		return []history.Condition{lease}
 	}
-	binlog, flow := "the binlog is not being read", d.relay.Flow.Snapshot()
-	switch state := d.reader.State(); {
+	binlog, flow := "the binlog is not being read", in.relay.Flow.Snapshot()
+	switch state := in.reader.State(); {
 	case state.Connected:
 		binlog = "the binlog is being read"
 	case state.Stuck != nil:
@@ -87,10 +87,10 @@ func (m *pastMoves) read(entries func() ([]operator.HistoryEntry, error)) ([]ope
 }
 
 // timeline is what was recorded, with the moves of the checkpoint.
-func (d *daemon) timeline(span operator.Span) (operator.Timeline, error) {
-	marks, err := d.moves.read(operatorState{d.state}.History)
+func (in *instance) timeline(span operator.Span) (operator.Timeline, error) {
+	marks, err := in.moves.read(operatorState{in.state}.History)
 	if err != nil {
 		return operator.Timeline{}, err
 	}
-	return d.past.Timeline(span, marks), nil
+	return in.past.Timeline(span, marks), nil
 }

@@ -35,32 +35,32 @@ const firstPatience = 5 * time.Second
 // preflight looks at the server, the grants and the tables before anything is written, and binds the tables. A relay that
 // has worked before waits for a database that is away or read-only; on the first start that is more likely a wrong address, and an error.
 // A login that is refused ends a process that begins; one that has worked waits, because the password is being changed.
-func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
+func (in *instance) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	var unserved error // why the admin API cannot report the wait
 	look := func() (err error) {
 		asked, cancel := asking, context.CancelFunc(func() {})
-		if d.waiting == nil { // a server that accepts the connection and never answers must not delay the admin API
+		if in.waiting == nil { // a server that accepts the connection and never answers must not delay the admin API
 			asked, cancel = context.WithTimeout(asking, firstPatience)
 		}
 		defer cancel()
-		tables, err = usable(asked, d.cfg, source, !d.opts.Shadow)
+		tables, err = usable(asked, in.cfg, source, !in.opts.Shadow)
 		switch {
 		case ctx.Err() != nil:
-		case server.Refused(err) && !d.worked:
+		case server.Refused(err) && !in.worked:
 			giveUp()
 		case relay.Away(err):
-			if unserved = d.wait(ctx, err); unserved != nil {
+			if unserved = in.wait(ctx, err); unserved != nil {
 				giveUp()
 			}
 		}
 		return err
 	}
-	if d.worked || checkpoint.Exists(d.cfg.Checkpoint.Dir) {
-		err = relay.UntilAnswered(asking, d.log, look)
+	if in.worked || checkpoint.Exists(in.cfg.Checkpoint.Dir) {
+		err = relay.UntilAnswered(asking, in.log, look)
 	} else {
-		tables, err = usable(ctx, d.cfg, source, !d.opts.Shadow)
+		tables, err = usable(ctx, in.cfg, source, !in.opts.Shadow)
 	}
 	if unserved != nil {
 		return nil, unserved
@@ -72,11 +72,11 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		}
 	case server.Lost, server.Service:
 		if ctx.Err() == nil {
-			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Fix: doctor.ConnectFix(err, d.cfg.Source.User)}
+			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Fix: doctor.ConnectFix(err, in.cfg.Source.User)}
 			err = &FaultsError{Findings: []server.Finding{what}}
 		}
 	}
-	d.worked = d.worked || err == nil
+	in.worked = in.worked || err == nil
 	return tables, err
 }
 

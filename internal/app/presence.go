@@ -36,7 +36,7 @@ func (p *presence) look(ctx context.Context) ([]server.OtherRelay, error) {
 	return p.here.Look(ctx)
 }
 
-// close gives up the locks. Only then another relay is alone.
+// close releases the locks. Only then another relay is alone.
 func (p *presence) close() error {
 	if p.here == nil {
 		return nil

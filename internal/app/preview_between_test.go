@@ -56,7 +56,7 @@ func TestPreviewBetween(t *testing.T) {
 			step("CREATE TABLE "+table+"_other (a INT)", row("next file", 0), "DELETE FROM "+table+" WHERE biz_key = 'gone'")
 			execOn(t, session, "SET SESSION timestamp = DEFAULT")
 
-			// By time: a moment is behind everything before it and before everything at it.
+			// By time: the position is behind everything before it and before everything at it.
 			ask := &asker{db: root, source: must(serverConfig(cfg.Source))}
 			for n, want := range ends[:2] {
 				at, _, err := ask.At(ctx, minute(n+2))
@@ -85,14 +85,14 @@ func TestPreviewBetween(t *testing.T) {
 			p = previewOf(t, o, operator.Target{File: ends[3].File, Pos: ends[3].Offset, DryRun: true})
 			wantBetween(t, p, operator.PreviewBetween{Transactions: 3, Rows: 1, Pending: 1})
 			says(t, p, p.Bytes, "1 are PENDING, which the sweep publishes")
-			for moment, words := range map[string]string{
+			for text, words := range map[string]string{
 				"2001-02-03T04:05:06Z":               "what was before is purged",
 				"2101-02-03 04:05:06 Asia/Shanghai":  "has not come yet",
-				"2101-02-03 04:05:06":                "is no moment",
-				"2026-01-02 03:04:05 Atlantis/North": "is no moment",
+				"2101-02-03 04:05:06":                "is not a time",
+				"2026-01-02 03:04:05 Atlantis/North": "is not a time",
 			} {
-				if _, err := o.SetCheckpoint(ctx, operator.Target{Time: moment}); err == nil || !strings.Contains(err.Error(), words) {
-					t.Errorf("%s: %v, want %q", moment, err, words)
+				if _, err := o.SetCheckpoint(ctx, operator.Target{Time: text}); err == nil || !strings.Contains(err.Error(), words) {
+					t.Errorf("%s: %v, want %q", text, err, words)
 				}
 			}
 			if at, _ := o.State.Checkpoint(); at != ends[1] {

@@ -25,7 +25,7 @@ type Options struct {
 	answered func([]sink.Result) // is called with each result of the broker; may be nil
 }
 
-// process is what outlives the daemons that Run makes one after the other.
+// process is what outlives the instances that Run makes one after the other.
 type process struct {
 	cfg   *config.Config
 	opts  Options
@@ -49,15 +49,15 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 	p := newProcess(cfg, opts, log)
 	defer func() { err = errors.Join(err, p.lease.close()) }()
 	for {
-		d := newDaemon(p)
-		err := errors.Join(d.run(ctx), d.close())
+		in := newInstance(p)
+		err := errors.Join(in.run(ctx), in.close())
 		if err == nil { // an error is the last line itself
-			log.Info(d.ended(ctx), zap.Duration("uptime", time.Since(d.started)))
+			log.Info(in.ended(ctx), zap.Duration("uptime", time.Since(in.started)))
 		}
-		if err != nil || ctx.Err() != nil || !d.outdated.Load() {
+		if err != nil || ctx.Err() != nil || !in.outdated.Load() {
 			return err
 		}
-		if d.active != nil {
+		if in.active != nil {
 			p.opts.AcceptNewSource = false // it was meant for the first start
 		}
 	}
@@ -67,24 +67,24 @@ func newProcess(cfg *config.Config, opts Options, log *zap.Logger) *process {
 	return &process{cfg: cfg, opts: opts, log: log, past: history.NewRecorder()}
 }
 
-// newDaemon makes a daemon that has opened nothing yet.
-func newDaemon(p *process) *daemon {
-	d := &daemon{process: p, started: time.Now(), registry: prometheus.NewRegistry()}
-	d.meter = operator.NewMeter(d.started)
-	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+// newInstance makes an instance that has opened nothing yet.
+func newInstance(p *process) *instance {
+	in := &instance{process: p, started: time.Now(), registry: prometheus.NewRegistry()}
+	in.meter = operator.NewMeter(in.started)
+	in.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "canal_outbox_build_info", Help: "1, with the version as a label.",
 			ConstLabels: prometheus.Labels{"version": p.opts.Version},
 		}, func() float64 { return 1 }))
-	return d
+	return in
 }
 
-// ended is the last line of a daemon that ended without an error.
-func (d *daemon) ended(ctx context.Context) string {
+// ended is the last line of an instance that ended without an error.
+func (in *instance) ended(ctx context.Context) string {
 	switch {
-	case ctx.Err() != nil || !d.outdated.Load():
+	case ctx.Err() != nil || !in.outdated.Load():
 		return "stopped"
-	case d.active == nil:
+	case in.active == nil:
 		return "no longer standby, starting as active"
 	}
 	return "stopped, starting again with what has changed"

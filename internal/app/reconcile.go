@@ -84,11 +84,11 @@ func (o ReconcileOptions) window(now time.Time) (w [2]time.Time, err error) {
 	if o.From == "" {
 		return w, operator.Usagef("--from is missing: a time such as 2026-01-02T15:04:05Z, or a span before now such as 24h")
 	}
-	if w[0], err = moment("--from", o.From, now); err != nil {
+	if w[0], err = timeOf("--from", o.From, now); err != nil {
 		return w, err
 	}
 	if w[1] = now; o.To != "" {
-		if w[1], err = moment("--to", o.To, now); err != nil {
+		if w[1], err = timeOf("--to", o.To, now); err != nil {
 			return w, err
 		}
 	}
@@ -101,8 +101,8 @@ func (o ReconcileOptions) window(now time.Time) (w [2]time.Time, err error) {
 	return w, nil
 }
 
-// moment reads a time, or a span of time before now.
-func moment(flag, text string, now time.Time) (time.Time, error) {
+// timeOf reads a time, or a span of time before now.
+func timeOf(flag, text string, now time.Time) (time.Time, error) {
 	if span, err := time.ParseDuration(text); err == nil && span >= 0 {
 		return now.Add(-span), nil
 	}
@@ -116,7 +116,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// request fills in what only the database knows.
+// request fills in what only the database has.
 func (o ReconcileOptions) request(ctx context.Context, rows tableRows, withoutStatus []string) (reconcile.Request, error) {
 	req := reconcile.Request{Topics: o.Topics, Margin: o.Margin, Limit: o.Limit, IgnoreExtra: o.IgnoreExtra, Republish: o.Republish}
 	now, err := rows.Now(ctx)

@@ -20,18 +20,18 @@ func logRefused(log *zap.Logger) func(store.RefusedRow, int) {
 }
 
 // refusedFor is how long a row that was left out is a problem of the status: every sweep leaves it out again until it is repaired.
-func (d *daemon) refusedFor() time.Duration {
-	return 2*max(d.cfg.Fallback.Interval, 10*time.Second) + 10*time.Second
+func (in *instance) refusedFor() time.Duration {
+	return 2*max(in.cfg.Fallback.Interval, 10*time.Second) + 10*time.Second
 }
 
 // rowTroubles are sweeps that fail, and rows that are left out.
 func (s *service) rowTroubles() (troubles []string) {
-	if since, err := s.d.relay.Sweeper.Trouble(); err != nil {
+	if since, err := s.in.relay.Sweeper.Trouble(); err != nil {
 		troubles = append(troubles, operator.See(fmt.Sprintf("sweeps fail since %s, and rows that the binlog did not deliver wait: %v",
 			since.UTC().Format(time.RFC3339), err), "A sweep fails"))
 	}
-	for _, name := range s.d.rows.Names() {
-		last, n := s.d.rows.Refused(name, s.d.refusedFor())
+	for _, name := range s.in.rows.Names() {
+		last, n := s.in.rows.Refused(name, s.in.refusedFor())
 		if n == 0 {
 			continue
 		}

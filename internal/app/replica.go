@@ -33,11 +33,11 @@ func replicaConfig(cfg *config.Config) (server.Config, error) {
 }
 
 // openReplica opens a pool to the server of fallback.read_from; nil without one. It connects to nothing yet.
-func (d *daemon) openReplica(tables []*table.Table) (*replica, error) {
-	if d.cfg.Fallback.ReadFrom == "" {
+func (in *instance) openReplica(tables []*table.Table) (*replica, error) {
+	if in.cfg.Fallback.ReadFrom == "" {
 		return nil, nil
 	}
-	source, err := replicaConfig(d.cfg)
+	source, err := replicaConfig(in.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (d *daemon) openReplica(tables []*table.Table) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.onClose(closing(db))
-	return &replica{db: db, tables: tables, waits: d.state.Waits}, nil
+	in.onClose(closing(db))
+	return &replica{db: db, tables: tables, waits: in.state.Waits}, nil
 }
 
 // Due implements fallback.Candidates.

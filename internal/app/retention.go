@@ -99,7 +99,7 @@ const (
 	previewTime = time.Minute
 )
 
-// PreviewRetention counts what would leave the tables now, and changes nothing. It needs no daemon.
+// PreviewRetention counts what would leave the tables now, and changes nothing. It needs no running relay.
 func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, err error) {
 	if !slices.ContainsFunc(cfg.Tables, func(t config.Table) bool { return len(expiries(cfg.RetentionOf(&t), false)) > 0 }) {
 		return nil, errRetentionOff
@@ -139,12 +139,12 @@ func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, e
 // leave asks for a pass.
 func (s *service) leave() error {
 	switch {
-	case s.d.leaving.Off():
+	case s.in.leaving.Off():
 		return errRetentionOff
-	case !s.d.relay.Ready():
+	case !s.in.relay.Ready():
 		return errors.New("the relay is starting or stopping")
 	}
-	s.d.leaving.Now()
+	s.in.leaving.Now()
 	return nil
 }
 

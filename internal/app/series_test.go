@@ -58,7 +58,7 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
-	d := newDaemon(newProcess(cfg, Options{Version: "test"}, zap.NewNop()))
+	d := newInstance(newProcess(cfg, Options{Version: "test"}, zap.NewNop()))
 	testkit.Must(t, d.open(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -18,27 +18,27 @@ import (
 // service is the running relay as the admin API sees it.
 type service struct {
 	operator.Operator
-	d *daemon
+	in *instance
 }
 
-func (d *daemon) service() admin.Service {
-	o := d.operator()
-	o.Move, o.Hold, o.Republish = d.relay.MoveTo, d.hold, d.relay.Republish
-	o.Between, o.LogOnly = between(d.cfg, d.asker.source, d.tables, d.state.Schemas), logOnly(d.cfg)
-	rows := operatorRows{d.rows, d.cfg.Retry.FailedEvery, d.setBack}
+func (in *instance) service() admin.Service {
+	o := in.operator()
+	o.Move, o.Hold, o.Republish = in.relay.MoveTo, in.hold, in.relay.Republish
+	o.Between, o.LogOnly = between(in.cfg, in.asker.source, in.tables, in.state.Schemas), logOnly(in.cfg)
+	rows := operatorRows{in.rows, in.cfg.Retry.FailedEvery, in.setBack}
 	o.Tables = func(context.Context) (operator.Rows, error) { return rows, nil }
-	o.Messaging = d.messaging()
-	return &service{Operator: o, d: d}
+	o.Messaging = in.messaging()
+	return &service{Operator: o, in: in}
 }
 
 // operator is what a person can do at any time, before the relay works too.
-func (d *daemon) operator() operator.Operator {
-	return operator.Operator{State: operatorState{d.state}, Ask: d.asker, Record: d.record, Past: d.timeline}
+func (in *instance) operator() operator.Operator {
+	return operator.Operator{State: operatorState{in.state}, Ask: in.asker, Record: in.record, Past: in.timeline}
 }
 
 // Live fails only when work does not move though nothing outside explains it.
 func (s *service) Live() error {
-	if since := s.d.relay.StillSince(); !since.IsZero() && time.Since(since) > operator.StuckAfter {
+	if since := s.in.relay.StillSince(); !since.IsZero() && time.Since(since) > operator.StuckAfter {
 		return errors.New("no progress since " + since.Format(time.RFC3339) + " though the broker and the database answer")
 	}
 	return nil
@@ -46,36 +46,36 @@ func (s *service) Live() error {
 
 // Ready reports whether the relay is at work.
 func (s *service) Ready() error {
-	if !s.d.relay.Ready() {
+	if !s.in.relay.Ready() {
 		return errors.New("starting or stopping")
 	}
 	return nil
 }
 
-// Status collects what every station knows; package operator says what of it is a problem.
+// Status collects the state of each part; package operator says what of it is a problem.
 func (s *service) Status(ctx context.Context) operator.Status {
 	now := time.Now()
-	st := s.d.status(now)
-	st.Retention, st.Reconcile = s.d.showRetention(now), s.d.showChecks(now)
-	troubles := s.d.refusedSecrets()
+	st := s.in.status(now)
+	st.Retention, st.Reconcile = s.in.showRetention(now), s.in.showChecks(now)
+	troubles := s.in.refusedSecrets()
 	var totals operator.Totals
 	if c := st.Reconcile; c != nil && c.Missing+c.Different > 0 {
 		troubles = append(troubles, operator.See(fmt.Sprintf("%d SENT row(s) are missing in their topic, and %d have another body there", c.Missing, c.Different), "Comparing tables and topics"))
 	}
-	if s.d.shadow != nil {
-		st.Shadow = s.d.shadow.Report().String()
+	if s.in.shadow != nil {
+		st.Shadow = s.in.shadow.Report().String()
 	}
-	st.Tables, st.OtherRelays = s.d.samples.Tables(now), s.d.relays.Others()
-	if s.d.relay.Ready() {
+	st.Tables, st.OtherRelays = s.in.samples.Tables(now), s.in.relays.Others()
+	if s.in.relay.Ready() {
 		s.again(&st)
-		flow := s.d.relay.Flow.Snapshot()
+		flow := s.in.relay.Flow.Snapshot()
 		showFlow(&st, flow)
-		acks := s.d.relay.Acks.Snapshot()
-		totals.Tally, totals.Deferred = s.d.relay.Flow.Tally()
+		acks := s.in.relay.Acks.Snapshot()
+		totals.Tally, totals.Deferred = s.in.relay.Flow.Tally()
 		totals.Retried, totals.Failed = uint64(acks.Retried), uint64(acks.Failed)
 		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
 		troubles = append(troubles, s.heldRows()...)
-		unwritten := s.d.relay.Acks.Problems()
+		unwritten := s.in.relay.Acks.Problems()
 		for _, line := range unwritten {
 			troubles = append(troubles, operator.SeeCause(line, "The database is away"))
 		}
@@ -85,40 +85,40 @@ func (s *service) Status(ctx context.Context) operator.Status {
 		troubles = append(troubles, s.rowTroubles()...)
 		showRows(&st, acks)
 		s.sweep(&st, now)
-		showReader(&st, s.d.reader.State(), now)
+		showReader(&st, s.in.reader.State(), now)
 		if err := s.server(ctx, &st); err != nil {
 			st.Source.Away = err.Error()
 		}
 	}
-	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker says the same
+	if trouble := s.in.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker says the same
 		st.Sink.Reason, troubles = trouble, append(troubles, operator.See(trouble, "The broker is not reached at the start"))
 	}
-	for _, c := range s.d.alerts.Over() {
+	for _, c := range s.in.alerts.Over() {
 		if c.Limit > 0 { // what no consumer finishes has a sentence of its own
 			troubles = append(troubles, operator.See(c.String(), "Rows wait"))
 		}
 	}
-	s.d.meter.Show(&st, totals, now)
-	s.d.trend.Show(&st, now)
+	s.in.meter.Show(&st, totals, now)
+	s.in.trend.Show(&st, now)
 	operator.Judge(&st, s.Live(), troubles...)
 	return st
 }
 
 // status is what is known at any time, before the relay works too.
-func (d *daemon) status(now time.Time) operator.Status {
+func (in *instance) status(now time.Time) operator.Status {
 	st := operator.Status{
-		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []operator.TableStatus{},
-		OtherRelays: []operator.OtherRelay{}, Lease: d.showLease(now),
+		Version: in.opts.Version, StartedAt: in.started, UptimeSeconds: now.Sub(in.started).Seconds(), Tables: []operator.TableStatus{},
+		OtherRelays: []operator.OtherRelay{}, Lease: in.showLease(now),
 	}
 	st.Throughput.Topics, st.WaitingKeys.First = []operator.TopicStatus{}, []operator.WaitingKey{}
-	st.Source.Address, st.Source.State, st.Source.Settings = d.cfg.Source.Address, "connecting", []string{}
-	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []operator.SuspendedTopic{}
-	st.InFlight.MaxMessages, st.InFlight.MaxBytes = d.cfg.Pipeline.MaxInFlight, int64(d.cfg.Pipeline.MaxInFlightBytes)
-	stats := d.state.Stats()
-	st.Positions.Checkpoint, _ = d.state.Checkpoint()
+	st.Source.Address, st.Source.State, st.Source.Settings = in.cfg.Source.Address, "connecting", []string{}
+	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = in.cfg.Sink.Kind(), "closed", []operator.SuspendedTopic{}
+	st.InFlight.MaxMessages, st.InFlight.MaxBytes = in.cfg.Pipeline.MaxInFlight, int64(in.cfg.Pipeline.MaxInFlightBytes)
+	stats := in.state.Stats()
+	st.Positions.Checkpoint, _ = in.state.Checkpoint()
 	st.Positions.CheckpointSeconds = ageOf(stats.CheckpointAt, now)
-	st.Paused = d.state.Pause()
-	if free, err := d.state.Free(); err == nil {
+	st.Paused = in.state.Pause()
+	if free, err := in.state.Free(); err == nil {
 		st.StateFreeBytes = new(int64(min(free, math.MaxInt64)))
 	}
 	st.GapsOpen = stats.UnacknowledgedGaps
@@ -126,8 +126,8 @@ func (d *daemon) status(now time.Time) operator.Status {
 }
 
 // refusedSecrets says which secrets and certificates are refused, or cannot be read, and since when.
-func (d *daemon) refusedSecrets() (list []string) {
-	for _, t := range d.cfg.Troubles() {
+func (in *instance) refusedSecrets() (list []string) {
+	for _, t := range in.cfg.Troubles() {
 		list = append(list, operator.See(t, "A secret is refused"))
 	}
 	return list
@@ -146,7 +146,7 @@ func showFlow(st *operator.Status, f pipeline.Snapshot) {
 const shownKeys = 10 // that wait
 
 func (s *service) waitingKeys() (list []operator.WaitingKey) {
-	for _, k := range s.d.relay.Flow.WaitingKeys(shownKeys) {
+	for _, k := range s.in.relay.Flow.WaitingKeys(shownKeys) {
 		list = append(list, operator.WaitingKey(k))
 	}
 	return list
@@ -167,7 +167,7 @@ func showRows(st *operator.Status, a ack.Snapshot) {
 }
 
 func (s *service) sweep(st *operator.Status, now time.Time) {
-	running, last, rows := s.d.relay.Sweeper.State()
+	running, last, rows := s.in.relay.Sweeper.State()
 	st.Sweep.Running, st.Sweep.LastRows, st.Sweep.LastSeconds = running, rows, ageOf(last, now)
 }
 
@@ -175,11 +175,11 @@ func (s *service) sweep(st *operator.Status, now time.Time) {
 func (s *service) again(st *operator.Status) {
 	for i := range st.Tables {
 		t := &st.Tables[i]
-		if f, ok := s.d.relay.Redeliver.State(t.Name); ok {
+		if f, ok := s.in.relay.Redeliver.State(t.Name); ok {
 			every := f.Every.Seconds()
 			t.FailedEverySeconds, t.FailedRetried, t.FailedRetryError = &every, f.Retried, f.Error
 		}
-		if f, ok := s.d.relay.Redeliver.Sent(t.Name); ok {
+		if f, ok := s.in.relay.Redeliver.Sent(t.Name); ok {
 			t.Redelivery = &operator.RedeliveryStatus{
 				AfterSeconds: f.Rule.After.Seconds(), Max: f.Rule.Max, Until: f.Rule.Until, Redelivered: f.Redelivered, Marked: f.Marked,
 				GivenUp: f.GivenUp, Full: f.Full, Error: f.Error,
@@ -208,7 +208,7 @@ func showReader(st *operator.Status, r canal.State, now time.Time) {
 func (s *service) server(ctx context.Context, st *operator.Status) error {
 	ask, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	info, end, err := s.d.asker.Look(ask)
+	info, end, err := s.in.asker.Look(ask)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (s *service) server(ctx context.Context, st *operator.Status) error {
 	return nil
 }
 
-// ageOf is the time since a moment in seconds; nil for a moment that never was.
+// ageOf is the time since an event in seconds; nil for an event that never was.
 func ageOf(at, now time.Time) *float64 {
 	if at.IsZero() {
 		return nil
@@ -232,11 +232,11 @@ func ageOf(at, now time.Time) *float64 {
 
 // heldRows says why the checkpoint waits for rows that no sweep would find.
 func (s *service) heldRows() []string {
-	f := s.d.relay.Flow.Snapshot()
+	f := s.in.relay.Flow.Snapshot()
 	if f.Held == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d message(s) of tables without a status wait in memory for their topic or for another attempt, the oldest since %s: the checkpoint "+
 		"waits for them, and with %d of them in memory the binlog of all tables is not read any further (docs/operations/rows.md, Tables without a status)",
-		f.Held, f.HeldSince.Format(time.RFC3339), s.d.cfg.Pipeline.MaxInFlight)}
+		f.Held, f.HeldSince.Format(time.RFC3339), s.in.cfg.Pipeline.MaxInFlight)}
 }

@@ -26,9 +26,9 @@ func (r shadowRows) Apply(ctx context.Context, batch []outbox.Completion) ([]out
 type shadowState struct{ relay.State }
 
 // Commit implements ack.Journal.
-func (s shadowState) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error {
+func (s shadowState) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, generation uint64) error {
 	rest := slices.DeleteFunc(slices.Clone(sent), func(c outbox.Completion) bool { return c.LogOnly })
-	return s.State.Commit(rest, written, checkpoint, epoch)
+	return s.State.Commit(rest, written, checkpoint, generation)
 }
 
 // Due implements fallback.Rows.

@@ -31,9 +31,9 @@ func TestG25_ShadowNeedsNoUpdate(t *testing.T) {
 			insert := "INSERT INTO " + name + " (biz_type, biz_key, topic, message_body) VALUES ('o', ?, 't', 'x')"
 			testkit.Exec(t, db.Root(), insert, "before")
 
-			ends := func(shadow bool, f func(d *daemon)) (logged string) {
+			ends := func(shadow bool, f func(d *instance)) (logged string) {
 				core, lines := observer.New(zap.WarnLevel)
-				d := newDaemon(newProcess(cfg, Options{Version: "test", Shadow: shadow}, zap.New(core)))
+				d := newInstance(newProcess(cfg, Options{Version: "test", Shadow: shadow}, zap.New(core)))
 				err := d.open(t.Context())
 				if !shadow {
 					if err == nil || !strings.Contains(err.Error(), "may not: UPDATE on") {
@@ -63,15 +63,15 @@ func TestG25_ShadowNeedsNoUpdate(t *testing.T) {
 				}
 				return logged
 			}
-			logged := ends(true, func(d *daemon) {
+			logged := ends(true, func(in *instance) {
 				testkit.Exec(t, db.Root(), insert, "after")
-				testkit.WaitFor(t, time.Minute, "the row to be counted", func() bool { return d.shadow.Report().Sent == 1 })
+				testkit.WaitFor(t, time.Minute, "the row to be counted", func() bool { return in.shadow.Report().Sent == 1 })
 			})
 			testkit.Exec(t, db.Root(), insert, "meanwhile") // lies in the recovery window of the next start
-			logged += ends(true, func(d *daemon) {
-				testkit.WaitFor(t, time.Minute, "the row to be counted", func() bool { return d.shadow.Report().Sent >= 1 })
+			logged += ends(true, func(in *instance) {
+				testkit.WaitFor(t, time.Minute, "the row to be counted", func() bool { return in.shadow.Report().Sent >= 1 })
 				testkit.Exec(t, db.Root(), "UPDATE "+name+" SET status = 2")
-				testkit.WaitFor(t, time.Minute, "the mark to be seen", func() bool { return d.shadow.Report().Marked >= 1 })
+				testkit.WaitFor(t, time.Minute, "the mark to be seen", func() bool { return in.shadow.Report().Marked >= 1 })
 			})
 			if strings.Contains(logged, "denied") {
 				t.Errorf("the server refused a statement: %s", logged)

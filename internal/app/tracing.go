@@ -11,15 +11,15 @@ import (
 )
 
 // watchSink returns the sink with the observers of its results, and the tracer, which is nil without tracing.endpoint.
-func (d *daemon) watchSink() (out sink.Sink, tracer *tracing.Tracer, err error) {
-	out = d.sink
-	if d.opts.answered != nil {
-		out = observed{out, d.opts.answered}
+func (in *instance) watchSink() (out sink.Sink, tracer *tracing.Tracer, err error) {
+	out = in.sink
+	if in.opts.answered != nil {
+		out = observed{out, in.opts.answered}
 	}
-	if endpoint := d.cfg.Tracing.Endpoint.Reveal(); endpoint != "" && !d.opts.Shadow {
-		tracer, err = tracing.New(tracing.Config{Endpoint: endpoint, System: d.cfg.Sink.Kind(), Version: d.opts.Version}, d.log.Named("tracing"))
+	if endpoint := in.cfg.Tracing.Endpoint.Reveal(); endpoint != "" && !in.opts.Shadow {
+		tracer, err = tracing.New(tracing.Config{Endpoint: endpoint, System: in.cfg.Sink.Kind(), Version: in.opts.Version}, in.log.Named("tracing"))
 	}
-	d.onClose(func() error {
+	in.onClose(func() error {
 		tracer.Close(2 * time.Second)
 		return nil
 	})

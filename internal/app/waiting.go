@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 )
 
-// waiting is a daemon while its start waits for the database. Without it the port would be closed, and an orchestrator would end the
+// waiting is an instance while its start waits for the database. Without it the port would be closed, and an orchestrator would end the
 // process again and again.
 type waiting struct {
 	idle
@@ -21,31 +21,31 @@ type waiting struct {
 }
 
 // wait lets the admin API answer during the wait for the database; err is its cause.
-func (d *daemon) wait(ctx context.Context, err error) error {
-	if d.waiting != nil {
-		d.waiting.why.Store(err.Error())
+func (in *instance) wait(ctx context.Context, err error) error {
+	if in.waiting != nil {
+		in.waiting.why.Store(err.Error())
 		return nil
 	}
-	if err := d.openState(ctx); err != nil {
+	if err := in.openState(ctx); err != nil {
 		return err
 	}
 	w := &waiting{
-		idle: d.idle(func() error { return relay.ErrNotRunning },
+		idle: in.idle(func() error { return relay.ErrNotRunning },
 			errors.New("the database does not answer, and the messages are there; `canal-outbox status` says why")),
 		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
 	}
-	w.Hold = d.state.SetPause
+	w.Hold = in.state.SetPause
 	w.why.Store(err.Error())
-	d.waiting = w
-	d.registry.MustRegister(w.reader)
-	return d.serve(w, "", 0)
+	in.waiting = w
+	in.registry.MustRegister(w.reader)
+	return in.serve(w, "", 0)
 }
 
 // Status shows what is known without the database.
 func (w *waiting) Status(context.Context) operator.Status {
 	why, _ := w.why.Load().(string)
-	st := w.d.status(time.Now())
-	operator.Judge(&st, nil, append(w.d.refusedSecrets(), operator.See("waiting for the database: "+why, "The database is away"))...)
+	st := w.in.status(time.Now())
+	operator.Judge(&st, nil, append(w.in.refusedSecrets(), operator.See("waiting for the database: "+why, "The database is away"))...)
 	st.Source.State, st.Source.Error = "waiting", why
 	return st
 }

@@ -203,7 +203,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 func TestEveryPackageExplainsItself(t *testing.T) {
 	for _, p := range list(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
-		if p.Doc == "" && len(p.GoFiles) > 0 { // of a package of tests alone go list knows no comment
+		if p.Doc == "" && len(p.GoFiles) > 0 { // go list has no comment of a package of tests alone
 			t.Errorf("%s has no package comment", path)
 		}
 	}

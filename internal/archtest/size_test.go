@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The limits of the house: what a reader keeps in mind at once.
+// The limits of the house: what a reader can remember at once.
 const (
 	maxFileLines     = 400
 	maxFunctionLines = 60

@@ -209,7 +209,7 @@ func (r *run) settled(ctx context.Context) error {
 		case arrived+open > seen:
 			progress, seen = time.Now(), arrived+open
 		case time.Since(progress) > patience:
-			return fmt.Errorf("nothing has happened for %v: %d rows were committed and %d acknowledged; what the relay warns of stands above", patience, r.rows, arrived)
+			return fmt.Errorf("nothing has happened for %v: %d rows were committed and %d acknowledged; the relay's warnings are above", patience, r.rows, arrived)
 		}
 		if !outbox.Wait(ctx, 20*time.Millisecond, nil) {
 			return context.Cause(ctx)

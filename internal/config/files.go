@@ -30,7 +30,7 @@ func (c *Config) Troubles() (list []string) {
 	return list
 }
 
-// eachFile calls file for each file of secrets and certificates, and text for each secret that stands in the configuration itself,
+// eachFile calls file for each file of secrets and certificates, and text for each secret in the configuration itself,
 // including those of the sinks. Either may be nil.
 func eachFile(v reflect.Value, path string, file func(string, setting.File), text func(string, setting.Secret)) {
 	below := func(v reflect.Value, path string) { eachFile(v, path, file, text) }

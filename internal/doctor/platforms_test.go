@@ -74,7 +74,7 @@ func TestA58_DoctorOnManagedServers(t *testing.T) {
 }
 
 // A connection that reached a reader of Aurora, which is the old writer for some seconds after a failover, is not used again: the next one
-// resolves the cluster endpoint anew.
+// resolves the cluster endpoint again.
 func TestAReaderOfAuroraIsLeft(t *testing.T) {
 	fake := startFake(t, readScript(t, "common.txt", "mysql80.txt", "aurora-reader.txt"))
 	settings := server.Config{Address: fake.address, User: fakeUser, Password: setting.NewSecret(fakePassword)}

@@ -67,14 +67,14 @@ func (r *Recorder) Keep(store Store, log *zap.Logger) error {
 	return nil
 }
 
-// remember puts a piece on its way to the store. Callers hold mu.
+// remember adds a piece to those that are stored next. Callers hold mu.
 func (r *Recorder) remember(slot uint64, data []byte) {
 	if r.store != nil && len(r.unsaved) < maxMarks {
 		r.unsaved = append(r.unsaved, piece{slot, data})
 	}
 }
 
-// save stores what is on its way. Without mu: a slow disk must not hold up those who ask for the past.
+// save stores what remember has added. Without mu: a slow disk must not hold up those who ask for the past.
 func (r *Recorder) save() {
 	r.mu.Lock()
 	unsaved, store, log := r.unsaved, r.store, r.log

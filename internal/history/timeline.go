@@ -56,7 +56,7 @@ var series = [columns]struct {
 	memory:      {"memory_bytes", true},
 }
 
-// Timeline returns the past since a moment in steps, and the marks in it together with more.
+// Timeline returns the past since a time in steps, and the marks in it together with more.
 func (r *Recorder) Timeline(span operator.Span, more []operator.Mark) operator.Timeline {
 	r.mu.Lock()
 	samples := slices.Concat(r.samples[r.next:], r.samples[:r.next])
@@ -88,7 +88,7 @@ func (r *Recorder) Timeline(span operator.Span, more []operator.Mark) operator.T
 	return t
 }
 
-// appendStep adds one value to each series, null when there is no sample that knows it.
+// appendStep adds one value to each series, null when no sample has it.
 func appendStep(t *operator.Timeline, end int64, samples []sample) {
 	t.At = append(t.At, end)
 	for c := range columns {
@@ -97,7 +97,7 @@ func appendStep(t *operator.Timeline, end int64, samples []sample) {
 	}
 }
 
-// summary is the mean or the highest of a column; nil when no sample knows it.
+// summary is the mean or the highest of a column; nil when no sample has it.
 func summary(samples []sample, c column, peak bool) *float64 {
 	highest, sum, n := math.Inf(-1), 0.0, 0
 	for _, s := range samples {

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// betweenPatience bounds the reading of the log for a preview; what was counted by then stands as a lower bound.
+// betweenPatience bounds the reading of the log for a preview; what was counted by then is a lower bound.
 const betweenPatience = 10 * time.Second
 
 // lookUpPage is how many rows are looked up at a time.

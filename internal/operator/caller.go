@@ -41,7 +41,7 @@ func userName(number string) string {
 	return number
 }
 
-// Claim is what a command says about the person that runs it. The relay records it next to what it knows by itself, and cannot check it.
+// Claim is what a command says about the person that runs it. The relay records it next to what it finds out by itself, and cannot check it.
 type Claim struct {
 	Login string // the user that logged in, where that is not the user of the process
 	From  string // the address that the login came from

@@ -52,7 +52,7 @@ func unlessAway(st *Status, section string) string {
 	return section
 }
 
-// underCause puts the cause that several problems share first, and those under it: what a database that does not answer leads to is told
+// underCause puts the cause that several problems share first, and those under it: what a database that does not answer leads to is shown
 // once. The others keep their order. away is why it does not answer; "" when it does.
 func underCause(away string, problems []string) (list []string) {
 	if away == "" {

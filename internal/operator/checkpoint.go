@@ -45,7 +45,7 @@ type Target struct {
 	Pos      uint64  `json:"pos,omitempty"`
 	Latest   bool    `json:"latest,omitempty"`
 	Earliest bool    `json:"earliest,omitempty"`
-	Time     string  `json:"time,omitempty"`  // behind the last transaction before this moment, see ParseMoment
+	Time     string  `json:"time,omitempty"`  // behind the last transaction before this time, see ParseTime
 	Entry    *uint64 `json:"entry,omitempty"` // an entry of the history (rollback)
 	// Republish publishes the SENT rows again that the log has between there and the checkpoint, Limit at most, and moves nothing.
 	Republish bool `json:"republish,omitempty"`
@@ -79,7 +79,7 @@ func (t Target) Check() error {
 		return Usagef("limit is for republish only")
 	}
 	if t.Time != "" {
-		if _, err := ParseMoment(t.Time); err != nil {
+		if _, err := ParseTime(t.Time); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (o PauseOrder) Check() error {
 	return nil
 }
 
-// PauseState is the answer to a pause: the one that stands, which may be older than the request.
+// PauseState is the answer to a pause: the one in force, which may be older than the request.
 type PauseState struct {
 	Paused *outbox.Pause `json:"paused"`
 }

@@ -37,9 +37,9 @@ type Rows interface {
 	FailedEvery(table string) time.Duration
 }
 
-// Flow is what a running relay knows of a row.
+// Flow is what a running relay has in memory of a row.
 type Flow struct {
-	Owned     bool   // the relay owns the row: it is on its way to the broker, or its status is being written
+	Owned     bool   // the relay owns the row: it is being sent to the broker, or its status is being written
 	Behind    string // the earlier row of its key that it waits for, and why that one is not final; "" when it waits for none
 	Suspended string // why its topic is suspended; "" when it is not
 	Breaker   string // "closed" when the broker takes messages
@@ -107,7 +107,7 @@ func (f MessageFilter) listing(rows Rows, name string) (query.Listing, error) {
 func list(ctx context.Context, rows Rows, name string, q query.Listing) (query.Listed, error) {
 	listed, err := rows.List(ctx, name, q)
 	switch {
-	case errors.Is(err, query.ErrPlace):
+	case errors.Is(err, query.ErrCursor):
 		return listed, Usagef("after: %v", err)
 	case err == nil && listed.Scan != "" && !q.Scan:
 		return listed, needsScan(listed.Scan)
@@ -215,7 +215,7 @@ func detail(ctx context.Context, rows Rows, r *query.Row, body bool) (MessageDet
 func show(r *query.Row) Message {
 	one := Message{
 		Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Topic: r.Topic, Key: r.Key, Status: r.State, Code: r.Code, Attempts: r.Attempts,
-		DueAt: moment(r.Due), CreatedAt: moment(r.CreatedAt), LastExecution: moment(r.LastExec), SentAt: moment(r.SentAt), BrokerID: r.BrokerID,
+		DueAt: timeOrNil(r.Due), CreatedAt: timeOrNil(r.CreatedAt), LastExecution: timeOrNil(r.LastExec), SentAt: timeOrNil(r.SentAt), BrokerID: r.BrokerID,
 		Reason: r.Reason,
 	}
 	if one.Status == "" {
@@ -228,8 +228,8 @@ func show(r *query.Row) Message {
 	return one
 }
 
-// moment is nil for no time.
-func moment(at time.Time) *time.Time {
+// timeOrNil is nil for the zero time.
+func timeOrNil(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}

@@ -68,7 +68,7 @@ func TestProblems(t *testing.T) {
 		"a disk with room": {func(st *Status, _ *TableStatus) { st.StateFreeBytes = new(int64(LowSpace)) }, nil},
 		"G39: a lapsed lease": {func(st *Status, _ *TableStatus) {
 			st.Lease.State, st.Lease.Error = "lapsed", "i/o timeout"
-			st.Sink.Breaker, st.Sink.Reason = "lease-not-held", "this relay may not publish at this moment"
+			st.Sink.Breaker, st.Sink.Reason = "lease-not-held", "this relay may not publish now"
 		}, []string{"the lease could not be renewed in time", "i/o timeout", "Active and standby"}},
 		"the binlog": {func(st *Status, _ *TableStatus) {
 			st.Source.State, st.Source.Error = "waiting", "access denied"

@@ -142,7 +142,7 @@ type MessageChange struct {
 	DryRun   bool             `json:"dry_run"`
 	Messages []Message        `json:"messages"` // the first of those that match
 	Refused  []MessageRefusal `json:"refused"`  // of the rows that were named
-	Notes    []string         `json:"notes"`    // what follows, or stands in the way
+	Notes    []string         `json:"notes"`    // what follows, or prevents it
 }
 
 // MessageRefusal is a message that an order names and cannot be carried out for.

@@ -66,7 +66,7 @@ func (r *rows) List(_ context.Context, _ string, q query.Listing) (page query.Li
 		return query.Listed{Scan: r.scan}, nil
 	}
 	if q.After == "elsewhere" {
-		return page, query.ErrPlace
+		return page, query.ErrCursor
 	}
 	for _, one := range r.all {
 		wanted := one.State == q.State || q.State == query.AnyState || q.State == table.HeldState && one.State == "" || q.State == table.DelayedState && one.DueIn > 0

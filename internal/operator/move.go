@@ -64,10 +64,10 @@ func (o *Operator) resolve(ctx context.Context, t Target, info server.Info, end 
 	return to, "set by an operator: file and position", o.checkPlace(ctx, to)
 }
 
-// boundaryPatience bounds the search for boundaries, which reads the file up to the place.
+// boundaryPatience bounds the search for boundaries, which reads the file up to the offset.
 const boundaryPatience = time.Minute
 
-// checkPlace refuses a place that the server does not have, and one inside a transaction: the reader could make nothing of
+// checkPlace refuses an offset that the server does not have, and one inside a transaction: the reader could make nothing of
 // what it finds there.
 func (o *Operator) checkPlace(ctx context.Context, to outbox.Position) error {
 	has, err := o.Ask.HasFile(ctx, to)
@@ -134,7 +134,7 @@ func (o *Operator) skips(now server.Info, from, to outbox.Position) bool {
 func (o *Operator) recordSkip(from, to outbox.Position) error {
 	id, err := o.State.AddGap(outbox.Gap{From: from, To: to, Cause: outbox.GapOperator})
 	if err == nil {
-		_, err = o.State.AckGap(id) // the operator who caused it knows of it
+		_, err = o.State.AckGap(id) // the operator caused it
 	}
 	if err != nil {
 		return fmt.Errorf("the checkpoint was moved, but the skipped part could not be recorded as a gap: %w", err)

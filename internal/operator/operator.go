@@ -63,7 +63,7 @@ type Service interface {
 	Gaps(ctx context.Context) ([]outbox.Gap, error)
 	// AckGap marks a gap as seen. CodeNotFound when there is no such gap.
 	AckGap(ctx context.Context, id uint64) error
-	// Pause stops the intake until Resume, over restarts too, and returns the pause that stands: one that is paused stays as it is.
+	// Pause stops the intake until Resume, over restarts too, and returns the pause in force: one that is paused stays as it is.
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
 	Resume(ctx context.Context) error
 	// Export writes the whole state of the directory, for Import in another one.
@@ -92,7 +92,7 @@ type State interface {
 	Export(w io.Writer) error
 	// Changes returns what people did, newest first.
 	Changes() ([]Change, error)
-	// Pause returns the pause that stands, nil when there is none.
+	// Pause returns the pause in force, nil when there is none.
 	Pause() *outbox.Pause
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)
@@ -108,18 +108,18 @@ type Server interface {
 	Earliest(ctx context.Context) (outbox.Position, error)
 	// HasFile reports whether the server still has a position.
 	HasFile(ctx context.Context, p outbox.Position) (bool, error)
-	// Boundaries returns the transaction boundaries nearest to a place in a file: the last one at or before it, the first one
+	// Boundaries returns the transaction boundaries nearest to an offset in a file: the last one at or before it, the first one
 	// at or after it. after is zero when the log ends before.
 	Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error)
-	// At returns the end of the last transaction before a moment, zero when the log begins later; since is when it does.
-	At(ctx context.Context, moment time.Time) (at outbox.Position, since time.Time, err error)
+	// At returns the end of the last transaction before a time, zero when the log begins later; since is when it does.
+	At(ctx context.Context, target time.Time) (at outbox.Position, since time.Time, err error)
 	// Now is the server's clock.
 	Now(ctx context.Context) (time.Time, error)
 	// Files lists the files of the log, oldest first.
 	Files(ctx context.Context) ([]server.File, error)
 }
 
-// Pause stops the intake and returns the pause that stands: the first one stays, with its reason.
+// Pause stops the intake and returns the pause in force: the first one stays, with its reason.
 func (o *Operator) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error) {
 	if was := o.State.Pause(); was != nil {
 		return was, nil
@@ -157,7 +157,7 @@ func (o *Operator) History(_ context.Context, limit int) ([]HistoryEntry, error)
 	return append([]HistoryEntry{}, entries[:min(limit, len(entries))]...), nil
 }
 
-// Export writes the whole state, as it is at this moment.
+// Export writes the whole state, as it is now.
 func (o *Operator) Export(_ context.Context, w io.Writer) error {
 	if at, has := o.State.Checkpoint(); !has || at.IsZero() {
 		return NotFoundf("there is no checkpoint yet: there is nothing to export")

@@ -142,7 +142,7 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 	if has, err := o.Ask.HasFile(ctx, to); err != nil {
 		add("not checked whether the server still has the position: %v", err)
 	} else if !has {
-		add("the server does not have this position any more: the reader will record a gap and a full sweep stands in")
+		add("the server does not have this position any more: the reader will record a gap, and a full sweep publishes its rows")
 	}
 	return notes
 }

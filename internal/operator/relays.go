@@ -24,7 +24,7 @@ const (
 var lookPauses = outbox.Backoff{Base: lookEvery, Max: 30 * time.Second}
 
 // Relays watches for other relays that work on the same tables, which means that every message is published twice. It says
-// so in the log, once, and in a metric. What it saw last stands until a look succeeds again.
+// so in the log, once, and in a metric. What it saw last is kept until a look succeeds again.
 type Relays struct {
 	look  func(context.Context) ([]server.OtherRelay, error)
 	log   *zap.Logger

@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// What was sampled is shown with its moment and with how exact it is, in status and as metrics.
+// What was sampled is shown with its time and with how exact it is, in status and as metrics.
 func TestSampler(t *testing.T) {
 	at := time.Now().Add(-7 * time.Second)
 	reg := prometheus.NewRegistry()

@@ -157,7 +157,7 @@ type Positions struct {
 	CheckpointSeconds *float64 `json:"checkpoint_age_seconds"`
 }
 
-// TableStatus counts one table's rows by state, as sampled at SampledAt. Ages and waits are of that moment.
+// TableStatus counts one table's rows by state, as sampled at SampledAt. Ages and waits are of that time.
 type TableStatus struct {
 	Name string `json:"name"`
 	// Rows are by outbox.Status name, and by the name of each state of the consumers that the configuration names. Pending rows
@@ -196,7 +196,7 @@ type RedeliveryStatus struct {
 	Redelivered  int     `json:"redelivered"` // copies that went out since the start
 	Marked       int     `json:"marked"`      // rows since the start that the consumers' service says are done
 	GivenUp      int     `json:"given_up"`    // rows that went out so often as they may and are not finished
-	Full         bool    `json:"full"`        // so many rows are counted that no other goes out
+	Full         bool    `json:"full"`        // the number of rows at which no other goes out is reached
 	Error        string  `json:"error"`       // of the last look; "" when it had none
 }
 

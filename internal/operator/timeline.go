@@ -13,7 +13,7 @@ type Timeline struct {
 	Marks  []Mark                `json:"marks"` // oldest first
 }
 
-// Mark is something that happened to the relay at a moment.
+// Mark is something that happened to the relay at a time.
 type Mark struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"` // start, gap, checkpoint, failover, breaker, binlog, topics, lease, table
@@ -22,7 +22,7 @@ type Mark struct {
 
 // Span asks for a part of the past.
 type Span struct {
-	From time.Time     // the oldest moment
+	From time.Time     // the oldest time
 	To   time.Time     // the newest one
 	Step time.Duration // several samples become one value
 }

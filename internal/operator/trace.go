@@ -74,7 +74,7 @@ func someIDs(rows []query.Row) string {
 }
 
 func (t *tracer) event(at time.Time, what, source, format string, args ...any) {
-	t.trace.Events = append(t.trace.Events, TraceEvent{At: moment(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
+	t.trace.Events = append(t.trace.Events, TraceEvent{At: timeOrNil(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
 }
 
 func (t *tracer) unknown(format string, args ...any) {

@@ -113,7 +113,7 @@ func TestTraceOfAMessageInTheJournal(t *testing.T) {
 	}
 }
 
-// What the state directory has noted stands among the events, by time; the row's own attempts stay.
+// What the state directory has noted is among the events, by time; the row's own attempts stay.
 func TestG44_ATraceShowsWhatWasNoted(t *testing.T) {
 	at := now.Add(time.Second)
 	m := newRows(query.Row{Status: outbox.Sent, Attempts: 2, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second)}).operator()

@@ -23,13 +23,13 @@ type expectation struct {
 	sent   uint8  // of them are SENT, and must be in the topic
 }
 
-// differs stands in for the body when a copy with another one was read. No hash is this: see hash.
+// differs replaces the body when a copy with another one was read. No hash is this: see hash.
 const differs = 2
 
 // message names what rows and records have in common.
 type message struct{ topic, id string }
 
-// comparison knows the rows of a window and counts what the topics hold of them. Rows and bodies are known by a hash of 64
+// comparison holds the rows of a window and counts what the topics hold of them. Rows and bodies are known by a hash of 64
 // bits with a seed of its own: that two of ten million messages have the same is a matter of one in 300,000, and not so again
 // in the next run.
 type comparison struct {

@@ -137,7 +137,7 @@ func (r *run) read(ctx context.Context, topic string, from, to time.Time) error 
 		return err
 	}
 	switch {
-	case r.shortened[topic]: // told already
+	case r.shortened[topic]: // noted already
 	case extent.Compacted:
 		r.shortened[topic] = true
 		r.report.Notes = append(r.report.Notes, fmt.Sprintf("topic %s is compacted (cleanup.policy): of the records of one key it is sure to keep the "+

@@ -21,7 +21,7 @@ var (
 	tomorrow = noon.Add(24 * time.Hour)
 )
 
-// world stands in for the tables and the broker.
+// world replaces the tables and the broker.
 type world struct {
 	now     time.Time
 	rows    []*outbox.Message
@@ -121,7 +121,7 @@ func TestKinds(t *testing.T) {
 		stored("8", time.Minute), // sent, and not written to the table yet
 		stored("9", 5*time.Hour), // long after its row
 		stored("a", time.Minute), stored("b", time.Hour), foreign,
-		stored("gone", time.Minute), stored("old", -time.Minute), // what has no row is told in the window alone
+		stored("gone", time.Minute), stored("old", -time.Minute), // what has no row is reported in the window only
 	}}}
 	r := w.compare(t, nil)
 	want := Group{
@@ -238,14 +238,14 @@ func TestAgainstTheNaiveModel(t *testing.T) {
 		names := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})
 		topic := rapid.SampledFrom([]string{"orders", "payments"})
 		body := rapid.SampledFrom([]string{"x", "x", "y"})
-		moment := rapid.Custom(func(rt *rapid.T) time.Time {
+		times := rapid.Custom(func(rt *rapid.T) time.Time {
 			return noon.Add(time.Duration(rapid.IntRange(-150, 300).Draw(rt, "minute")) * time.Minute)
 		})
 		seen := map[message]bool{}
 		for i := range rapid.IntRange(0, 12).Draw(rt, "rows") {
 			m := row(names.Draw(rt, "id"), outbox.Status(rapid.IntRange(0, 4).Draw(rt, "status")), 0)
 			m.Table, m.Topic = rapid.SampledFrom([]string{"shop.t", "shop.u"}).Draw(rt, "table"), topic.Draw(rt, "topic")
-			m.ID, m.Body, m.CreatedAt = fmt.Sprint(i), []byte(body.Draw(rt, "body")), moment.Draw(rt, "made")
+			m.ID, m.Body, m.CreatedAt = fmt.Sprint(i), []byte(body.Draw(rt, "body")), times.Draw(rt, "made")
 			if name := (message{m.Topic, m.MessageID}); !seen[name] { // the model does not distinguish messages of one name either
 				seen[name] = true
 				w.rows = append(w.rows, m)
@@ -254,7 +254,7 @@ func TestAgainstTheNaiveModel(t *testing.T) {
 		for range rapid.IntRange(0, 25).Draw(rt, "records") {
 			name := topic.Draw(rt, "topic")
 			w.topics[name] = append(w.topics[name], sink.Record{
-				MessageID: names.Draw(rt, "id"), Body: []byte(body.Draw(rt, "body")), At: moment.Draw(rt, "stored"),
+				MessageID: names.Draw(rt, "id"), Body: []byte(body.Draw(rt, "body")), At: times.Draw(rt, "stored"),
 			})
 		}
 		req := Request{From: noon, To: noon.Add(time.Hour), Tables: []string{"shop.t", "shop.u"}, Margin: time.Hour, Limit: 100}

@@ -75,7 +75,7 @@ func (p proof) now() lease.Trace {
 }
 
 // copied reports whether the position of the last active process is of a server of which this one is a copy. It compares with what this
-// process has read in the lease on that server, and with its own state; a process that knows nothing of that server accepts the copy.
+// process has read in the lease on that server, and with its own state; a process that has read nothing on that server accepts the copy.
 func (h *HeldLease) copied(ctx context.Context, left lease.Resume, now server.ID) (bool, error) {
 	known := h.Lease.Followed(left.Source)
 	if recorded, _ := h.State.Source(); h.CheckpointAt != nil && recorded.Same(left.Source) {

@@ -189,7 +189,7 @@ func (l *Life) step(now time.Time, r *Relay) {
 		if l.back != nil {
 			l.back.End()
 		}
-		// What our sweeps sent may be on its way to the journal; what has no answer was sent before.
+		// What our sweeps sent may not be in the journal yet; what has no answer was sent before.
 		l.left.ClaimsAt = l.left.SettledAt.Add(-l.settings.After)
 		if since := r.Flow.SweptSince(); !since.IsZero() && since.Before(l.left.ClaimsAt) {
 			l.left.ClaimsAt = since

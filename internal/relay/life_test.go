@@ -70,7 +70,7 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	}
 }
 
-// The claim of a killed process stands for a while, in which others may come and be killed or stopped: what it covers is in reach of each of them.
+// The claim of a killed process remains for a while, in which others may come and be killed or stopped: what it covers is in reach of each of them.
 func TestClaimsOutliveTheirProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -96,7 +96,7 @@ func TestClaimsOutliveTheirProcess(t *testing.T) {
 		}
 		swept := &Relay{active: true, Stations: Stations{Flow: r.Flow, Sweeper: fallback.New(fallback.Config{}, r.triggers, r.Flow, nil, nil, zap.NewNop(), prometheus.NewRegistry())}}
 		r.active = true
-		stands := func(r *Relay) {
+		remains := func(r *Relay) {
 			t.Helper()
 			if l.step(time.Now(), r); !l.left.ClaimsAt.Equal(at(-20 * time.Second)) {
 				t.Fatalf("%s after the start: claims since %s", time.Since(began), l.left.ClaimsAt)
@@ -104,10 +104,10 @@ func TestClaimsOutliveTheirProcess(t *testing.T) {
 		}
 		for range 10 {
 			time.Sleep(l.settings.Claims / 10)
-			stands(swept)
+			remains(swept)
 		}
 		time.Sleep(time.Second)
-		stands(r) // its table was not swept
+		remains(r) // its table was not swept
 		l.left.SettledAt = time.Now()
 		if l.step(time.Now(), swept); !l.left.ClaimsAt.Equal(l.left.SettledAt.Add(-l.settings.After)) {
 			t.Errorf("when the claims have expired: claims since %s", l.left.ClaimsAt)
@@ -153,7 +153,7 @@ func TestARowOfASweepWithoutAnAnswerIsWithinReach(t *testing.T) {
 	})
 }
 
-// A process that lives for a moment and stops cleanly leaves a sign of life only if one was there: then rows of a killed process may not be settled. Without
+// A process that lives for a short time and stops cleanly leaves a sign of life only if one was there: then rows of a killed process may not be settled. Without
 // one the next start would read topics back for nothing.
 func TestAShortLifeLeavesNoSign(t *testing.T) {
 	r, _, _ := withJournal(t, nil)

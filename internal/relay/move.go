@@ -20,7 +20,7 @@ type move struct {
 	done   chan error // buffered 1
 }
 
-var ErrNotRunning = errors.New("the relay is not following the log at this moment: try again when `canal-outbox status` shows `reader connected`")
+var ErrNotRunning = errors.New("the relay is not following the log now: try again when `canal-outbox status` shows `reader connected`")
 
 // MoveTo makes the running relay continue from another position: it pauses the reader, sets the low-water mark and the
 // checkpoint, and restarts the reader. A move back repeats no row that is SENT, because the recovery window queries the table. A
@@ -80,7 +80,7 @@ func (r *Relay) moved() (outbox.Position, error) {
 	r.pending = nil
 	r.mu.Unlock()
 	if m == nil {
-		return outbox.Position{}, errors.New("the reader ended without being told to")
+		return outbox.Position{}, errors.New("the reader ended without a request")
 	}
 	if m.to.IsZero() {
 		return r.Flow.Rewind()

@@ -20,16 +20,16 @@ func (r *Relay) Hold(p *outbox.Pause) error {
 		return err
 	}
 	if p != nil {
-		r.log.Warn("the intake is stopped by an operator: rows wait in the table, and what is in flight goes on",
+		r.log.Warn("the intake is stopped by an operator: rows wait in the table, and what is in flight is completed",
 			zap.String("by", p.By), zap.String("reason", p.Reason))
 	} else {
-		r.log.Info("the intake goes on")
+		r.log.Info("the intake is started again")
 	}
 	r.Flow.Pause(p != nil)
 	if p == nil {
 		r.triggers.Trigger()
 	}
-	if r.interrupt != nil && r.pending == nil { // an order that is on its way looks at the pause by itself
+	if r.interrupt != nil && r.pending == nil { // an order that is being carried out looks at the pause by itself
 		r.pending = &move{done: make(chan error, 1)}
 		r.interrupt()
 	}

@@ -71,7 +71,7 @@ func (r *Relay) progress() ack.Progress {
 	return provenProgress{r.tracker, r.parts.Prover}
 }
 
-// provenProgress tells the broker's proof which rows are settled.
+// provenProgress reports to the broker's proof which rows are settled.
 type provenProgress struct {
 	*tracker.Tracker
 	prover sink.Prover

@@ -99,7 +99,7 @@ func TestP3_NoProofEndsTheStart(t *testing.T) {
 	}
 }
 
-// The proof is told before the registry releases a row: it may be sent again at once.
+// The proof is called before the registry releases a row: it may be sent again at once.
 func TestP3_SettledBeforeReleased(t *testing.T) {
 	p := &prover{}
 	list := []outbox.Completion{{Identity: outbox.Identity{ID: "1"}}}

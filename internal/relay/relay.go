@@ -80,7 +80,7 @@ type Parts struct {
 	Retention *retention.Retention
 	// Again is where final rows are that go out again; nil: none do.
 	Again *Again
-	// Earlier knows what a killed process has sent; nil: nothing is known.
+	// Earlier finds what a killed process has sent; nil: nothing is known.
 	Earlier recovery.Earlier
 	// Begin announces to other relays where this run begins, before it reads anything; nil: there are no others.
 	Begin func(context.Context) error
@@ -126,7 +126,7 @@ type Stations struct {
 const DefaultStop = 4 * time.Second
 
 // cutStop takes the place of Settings.Stop when the lease is lost, and for the sink when the drain has ended without all answers: those that
-// are on their way still come.
+// are outstanding still come.
 const cutStop = 500 * time.Millisecond
 
 // Relay is the running service without its HTTP side. It has more than 25 methods because start, move of the checkpoint, pause and stop are sequences of steps
@@ -255,7 +255,7 @@ func spawn(ctx context.Context, ended chan<- error, name string, run func(contex
 		if err := run(own); err != nil {
 			ended <- fmt.Errorf("%s: %w", name, err)
 		} else if own.Err() == nil {
-			ended <- fmt.Errorf("%s ended without being told to", name)
+			ended <- fmt.Errorf("%s ended without a request", name)
 		}
 	}()
 	return s
@@ -282,7 +282,7 @@ func (r *Relay) Ready() bool {
 	return r.active
 }
 
-// StillSince is the moment since which nothing has moved though there is work and nothing outside is in the way; zero
+// StillSince is the time since which nothing has moved though there is work and nothing outside is in the way; zero
 // when all is well.
 func (r *Relay) StillSince() time.Time {
 	if !r.Ready() {

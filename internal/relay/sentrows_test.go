@@ -105,7 +105,7 @@ func TestTheLeaseShowsSignsOfLife(t *testing.T) {
 		running.Go(func() { life.Run(ctx, &Relay{}) })
 		time.Sleep(time.Minute)
 		if left, _, _ := own.Read(); time.Since(left.AliveAt) > 2*life.settings.Every {
-			t.Errorf("beside a silent database the newest sign in the directory is %v old", time.Since(left.AliveAt))
+			t.Errorf("next to a silent database the newest sign in the directory is %v old", time.Since(left.AliveAt))
 		}
 		close(list.update)
 		time.Sleep(2 * shareSentIn)

@@ -13,7 +13,7 @@ const (
 	setBackWait  = 5 * time.Second
 )
 
-// SetBack is called before an operator sets final rows back to PENDING: neither a status that is still on its way, nor the journal after a kill, shows
+// SetBack is called before an operator sets final rows back to PENDING: neither a status that is not written yet, nor the journal after a kill, shows
 // them as SENT again. It waits for some seconds until the relay has none of them under way, and returns those that may be set back. A row that stays
 // under way, because its table does not take the status, or because it is just being sent again, is left out and keeps no other from being set back.
 // ErrNotRunning: a start may just write the journal to the tables.

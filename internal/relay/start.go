@@ -151,7 +151,7 @@ func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 	}
 }
 
-// begin looks at the server and decides where this run begins, again while the lease cannot be told.
+// begin looks at the server and decides where this run begins, again while the lease gives no answer.
 func (r *Relay) begin(ctx context.Context) (info server.Info, at outbox.Position, err error) {
 	for n := 0; ; n++ {
 		var end outbox.Position
@@ -235,7 +235,7 @@ func (r *Relay) logGap(level zapcore.Level, gap outbox.Gap, number uint64) {
 		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", gap.To), zap.Uint64("gap", number))
 }
 
-// tellLost says what a gap means for tables that no sweep stands in for.
+// tellLost says what a gap means for tables without a sweep.
 func (r *Relay) tellLost(from, to outbox.Position) {
 	if len(r.parts.LogOnly) > 0 {
 		r.log.Error("rows of tables without a status that lie in the gap are lost unless they are published by hand: no sweep finds them",

@@ -64,7 +64,7 @@ func TestASecretFollowsItsFile(t *testing.T) {
 	wants(t, s, "three")
 }
 
-// A file that is being written is not taken, whatever is in it at that moment.
+// A file that is being written is not taken, whatever is in it then.
 func TestASecretThatIsBeingWrittenIsNotTaken(t *testing.T) {
 	path, s := filed(t, "the old one")
 	ahead := time.Now().Add(time.Hour) // by a clock that is ahead, so that the test does not depend on how fast it is

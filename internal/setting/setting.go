@@ -1,5 +1,5 @@
 // Package setting holds what sections of the configuration are made of: types of values that have a text form of their own, the
-// TLS section, and the report that takes what is wrong. A sink declares its section with them and knows nothing of the rest.
+// TLS section, and the report that takes what is wrong. A sink declares its section with them and does not depend on the rest.
 //
 // Guarantee: a Secret leaves only through Get and Load. A secret or certificate in a file may be replaced while the process runs. The
 // package owns no goroutine; its only I/O is reading the files of secrets and certificates.

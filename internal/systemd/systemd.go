@@ -36,7 +36,7 @@ func Watch(ctx context.Context, live func() error, log *zap.Logger) {
 			err = notify(daemon.SdNotifyWatchdog)
 		}
 		if err != nil && !failing {
-			log.Error("systemd is not told that the service is alive and will start it anew", zap.Duration("after", interval), zap.Error(err))
+			log.Error("systemd gets no sign that the service is alive and will restart it", zap.Duration("after", interval), zap.Error(err))
 		}
 		failing = err != nil
 		select {

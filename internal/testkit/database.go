@@ -15,7 +15,7 @@ import (
 // Flavor is the kind of a database server.
 type Flavor string
 
-// The flavors StartDatabase knows.
+// The flavors that StartDatabase starts.
 const (
 	// MySQL is 8.0.31, or the release that TEST_MYSQL names; MariaDB is the distribution's, or the release that TEST_MARIADB names.
 	MySQL   Flavor = "mysql"
@@ -133,7 +133,7 @@ func StartDatabase(ctx context.Context, opts DatabaseOptions) (_ *Database, err 
 	return d, d.Start(ctx)
 }
 
-// args is the command line: what both flavors share, what only one knows, what the caller adds.
+// args is the command line: what both flavors share, what only one has, what the caller adds.
 func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 	port := strconv.Itoa(d.ports.base)
 	args := append(d.installed.baseArgs(d.dataDir()),

@@ -67,7 +67,7 @@ func findInstallation(ctx context.Context, flavor Flavor) (installation, error) 
 	return findMySQL(ctx, flavor, cache)
 }
 
-// inside turns a path of this machine into the one the server sees.
+// inside returns the path that the server sees for a path of this machine.
 func (i installation) inside(path string) string { return strings.TrimPrefix(path, i.chroot) }
 
 func (i installation) command(ctx context.Context, program string, args ...string) *exec.Cmd {

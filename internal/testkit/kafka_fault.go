@@ -55,7 +55,7 @@ func (h *KafkaFaultHandle) Hits() int { return int(h.hits.Load()) }
 // Remove ends the fault.
 func (h *KafkaFaultHandle) Remove() { h.removed.Store(true) }
 
-// control runs on the cluster's turn, one request at a time.
+// control runs in the cluster's goroutine, one request at a time.
 func (h *KafkaFaultHandle) control(req kmsg.Request) (kmsg.Response, error, bool) {
 	h.cluster.KeepControl()
 	if h.removed.Load() || h.fault.Count > 0 && h.Hits() >= h.fault.Count {

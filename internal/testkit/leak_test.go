@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder is a T that notes a failure and runs its cleanups when told.
+// recorder is a T that notes a failure and runs its cleanups on request.
 type recorder struct {
 	T
 	failure  string

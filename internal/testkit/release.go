@@ -18,7 +18,7 @@ const (
 	mariaDBRelease = "TEST_MARIADB"
 )
 
-// chosen returns the flavor with a release that MySQL or MariaDB stands for; other flavors, and the distribution's MariaDB, as they are.
+// chosen returns the flavor with a release that MySQL or MariaDB means; other flavors, and the distribution's MariaDB, as they are.
 func chosen(flavor Flavor) Flavor {
 	switch named := map[Flavor]string{MySQL: os.Getenv(mySQLRelease), MariaDB: os.Getenv(mariaDBRelease)}[flavor]; {
 	case named != "":

@@ -162,7 +162,7 @@ func (d *Database) CatchUp(ctx context.Context, primary *Database) error {
 	}
 }
 
-// Promote ends the replication for good: the server stands alone, as after a failover.
+// Promote ends the replication for good: the server has no source, as after a failover.
 func (d *Database) Promote(ctx context.Context) error {
 	for _, statement := range replicationSQL[d.speaks()].stop {
 		if _, err := d.root.ExecContext(ctx, statement); err != nil {

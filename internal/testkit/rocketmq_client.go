@@ -55,7 +55,7 @@ func (r *RocketMQ) CreateTopic(ctx context.Context, name string, queues int) err
 // everyBroker is a topic that each broker creates for its own check and registers with the name servers.
 const everyBroker = "SELF_TEST_TOPIC"
 
-// CreateRocketMQTopic creates a topic with that many queues on all brokers that a name server knows, also of a server that
+// CreateRocketMQTopic creates a topic with that many queues on all brokers that a name server lists, also of a server that
 // testkit did not start, and returns when clients can find it. That may take until the next registration of the brokers.
 func CreateRocketMQTopic(ctx context.Context, nameServer, name string, queues int) error {
 	client := rocketMQ(nameServer)

@@ -148,11 +148,11 @@ func (d *Database) ResetStatement() string {
 	return "RESET BINARY LOGS AND GTIDS"
 }
 
-// purgeDeadline is how long Purge tries: MariaDB needs a moment after the switch until the old log is not needed for its
+// purgeDeadline is how long Purge tries: MariaDB needs a short time after the switch until the old log is not needed for its
 // own recovery, and both keep a log that a connected reader is in.
 const purgeDeadline = startDeadline
 
-// Purge begins a new binary log and removes all older ones. A reader that stood in one of them has lost its place. It
+// Purge begins a new binary log and removes all older ones. A reader whose position was in one of them has lost it. It
 // fails when a connected reader keeps a log from being removed.
 func (d *Database) Purge(ctx context.Context) error {
 	if _, err := d.root.ExecContext(ctx, "FLUSH BINARY LOGS"); err != nil {

@@ -104,7 +104,7 @@ func (p *Part) lost(v View, tables, covered []string) bool {
 }
 
 // over reports whether the holder of a row has ended: it released the lease, or it is an earlier process of this directory. A
-// state directory is locked: a process that finds its row at its first look knows that the holder is dead, in the same start of
+// state directory is locked: a process that finds its row at its first look can conclude that the holder is dead, in the same start of
 // the machine.
 func (p *Part) over(r Record, first bool) bool {
 	return r.Ends == "" || r.Process == p.cfg.Process || first && r.Holder == p.cfg.Holder && Boot(r.Process) == Boot(p.cfg.Process)

@@ -92,7 +92,7 @@ func ExampleNew_options() {
 	// insert into local_message: message 1 of 1: max_retry is given (3), and the table has no column for it: map one in Options.Columns, or leave it out; nothing was inserted
 }
 
-// echo is a database that prints what it is told.
+// echo is a database that prints what it receives.
 type echo struct{}
 
 func (e echo) Connect(context.Context) (driver.Conn, error) { return e, nil }

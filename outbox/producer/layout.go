@@ -157,7 +157,7 @@ var layouts = map[Preset]layout{
 	},
 }
 
-// Presets lists the layouts that New knows.
+// Presets lists the layouts that New accepts.
 func Presets() []Preset { return slices.Sorted(maps.Keys(layouts)) }
 
 // quoted makes an identifier of a name, or of schema.table.

@@ -24,7 +24,7 @@ const (
 // reasonLength bounds a reason, in characters, where the layout does not say how much its column takes.
 const reasonLength = 1000
 
-// MarkSent says that the application has published a message itself: the relay, which stands in after tables[].grace, leaves the row alone then.
+// MarkSent says that the application has published a message itself: the relay, which would publish it after tables[].grace, leaves the row alone then.
 // Call it after the broker has confirmed the message, outside the transaction of the Insert, with the message id that Insert returned.
 // A row that the relay has claimed meanwhile, or that is FAILED, becomes SENT too, because the broker has the message. False: there is no such row, or it is SENT
 // or in a state of the consumers.

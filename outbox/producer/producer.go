@@ -46,8 +46,8 @@ type Options struct {
 	Table string
 	// Columns are names by role; "" takes the role out. Tag: "msg_tag" adds a column that the preset does not have.
 	Columns map[Role]string
-	// Limits are the longest values by role, in characters, for Body in bytes; 0 is no limit. They turn what a server without
-	// strict mode cuts into an error.
+	// Limits are the longest values by role, in characters, for Body in bytes; 0 is no limit. A longer value is an error; a server
+	// without strict mode would cut it.
 	Limits map[Role]int
 	// Pending is the status of a new row, such as a word in your language.
 	Pending string

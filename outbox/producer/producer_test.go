@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/producer"
 )
 
-// recorder takes the place of a transaction.
+// recorder replaces a transaction.
 type recorder struct {
 	statements []string
 	args       [][]any

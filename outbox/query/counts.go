@@ -65,7 +65,7 @@ func (c Counts) Kind(status outbox.Status) Kind {
 	return Exact
 }
 
-// Settle counts rows as sent that were counted as PENDING, because their status is on its way.
+// Settle counts rows as sent that were counted as PENDING, because their status is not written yet.
 func (c *Counts) Settle(rows int) {
 	if c.Kind(outbox.Pending) != Exact {
 		return
@@ -155,7 +155,7 @@ func (s counter) count(ctx context.Context, t *mapped) (Counts, error) {
 // question is one query of a sample, and where its answer goes.
 type question struct {
 	where   *table.Statement
-	pending bool // PENDING rows, told apart by their due time
+	pending bool // PENDING rows, distinguished by their due time
 	into    func(int64)
 }
 
@@ -236,7 +236,7 @@ func (t *mapped) pendingMixed() bool {
 	return t.Has(table.NextRetryTime) && t.Strategy() != table.ByDue
 }
 
-// samplePending is a query of PENDING rows, told apart by their due time. Where the index cannot do that, it looks at the first of
+// samplePending is a query of PENDING rows, distinguished by their due time. Where the index cannot do that, it looks at the first of
 // them only, as many as most says.
 func (t *mapped) samplePending(columns string, where *table.Statement, order string, most int64) *table.Statement {
 	if !t.pendingMixed() {

@@ -303,7 +303,7 @@ func TestASampleTakesFewStatements(t *testing.T) {
 	})
 }
 
-// Rows whose status is on its way count as sent; a count that was cut stays as it is.
+// Rows whose status is not written yet count as sent; a count that was cut stays as it is.
 func TestCountsOfRowsThatSettle(t *testing.T) {
 	for _, c := range []struct{ pending, rows, wantPending, wantSent int64 }{
 		{10, 3, 7, 53}, {3, 10, 0, 53}, {0, 10, 0, 50}, {table.MaxCount, 3, table.MaxCount, 50},

@@ -240,7 +240,7 @@ func (s lister) listByKey(ctx context.Context, t *mapped, q Listing, at table.Cu
 			continue
 		}
 		if len(page.Rows) == q.Limit {
-			page.Next = place(behindRow(&page.Rows[q.Limit-1]))
+			page.Next = cursorText(behindRow(&page.Rows[q.Limit-1]))
 			break
 		}
 		page.Rows = append(page.Rows, r)

@@ -56,7 +56,7 @@ func (s lister) listHeld(ctx context.Context, t *mapped, q Listing, at table.Cur
 		}
 		if len(page.Rows) == limit { // the next page begins with the next code, if there is one
 			if i := slices.Index(codes, code); i+1 < len(codes) {
-				page.Next = place(table.Cursor{Code: codes[i+1]})
+				page.Next = cursorText(table.Cursor{Code: codes[i+1]})
 			}
 			return page, nil
 		}

@@ -78,7 +78,7 @@ func TestG40_PlacesOfHeldRowsAreChecked(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		b.Insert(3, "status=9")
 		for _, code := range []table.Code{"=9 OR 1=1", "=x", "9", "N", table.Code("=" + strings.Repeat("1", maxReason+1))} {
-			if _, err := b.store.List(b.Ctx, b.table.Name(), Listing{State: table.HeldState, Limit: 1, After: place(table.Cursor{Code: code})}); err == nil {
+			if _, err := b.store.List(b.Ctx, b.table.Name(), Listing{State: table.HeldState, Limit: 1, After: cursorText(table.Cursor{Code: code})}); err == nil {
 				b.Errorf("%.20q was taken", code)
 			}
 		}

@@ -56,8 +56,8 @@ type Listed struct {
 	Scan string // why it reads many rows; unless Listing.Scan allows that, nothing was read then
 }
 
-// ErrPlace says that Listing.After is no place of this list.
-var ErrPlace = errors.New("the place to continue from is none of this list")
+// ErrCursor says that Listing.After is no cursor of this list.
+var ErrCursor = errors.New("the place to continue from is none of this list")
 
 // How many rows one statement of a listing reads, and all of one page together.
 const (
@@ -77,14 +77,14 @@ func (s lister) List(ctx context.Context, name string, q Listing) (Listed, error
 	if t.ForgetIndex(err) {
 		page, err = s.list(ctx, t, q)
 	}
-	if err != nil && !errors.Is(err, ErrPlace) {
+	if err != nil && !errors.Is(err, ErrCursor) {
 		err = fmt.Errorf("list rows of %s: %w", name, err)
 	}
 	return page, err
 }
 
 func (s lister) list(ctx context.Context, t *mapped, q Listing) (page Listed, err error) {
-	at, err := t.parsePlace(q.After)
+	at, err := t.parseCursor(q.After)
 	if err != nil {
 		return page, err
 	}
@@ -119,7 +119,7 @@ func (s lister) listCode(ctx context.Context, t *mapped, q Listing, at table.Cur
 		read, at = read+max(n, 1), next
 	}
 	if !at.AtEnd {
-		page.Next = place(at)
+		page.Next = cursorText(at)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (s lister) listCode(ctx context.Context, t *mapped, q Listing, at table.Cur
 // listPage reads the rows of one statement into the page.
 func (s lister) listPage(ctx context.Context, t *mapped, q Listing, list []table.Range, at table.Cursor, page *Listed, most int) (read int, next table.Cursor, err error) {
 	if at.Range >= len(list) {
-		return 0, at, ErrPlace
+		return 0, at, ErrCursor
 	}
 	byCount := t.Strategy() == table.ByAttempts && !t.inAnyState(q)
 	if byCount && (!at.Attempts.Known || at.Attempts.Ended) {
@@ -248,7 +248,7 @@ func (s *tables) scans(ctx context.Context, t *mapped, q Listing) (string, error
 		return "", err
 	}
 	if !indexed {
-		return fmt.Sprintf("it would read about %d rows of %s, because no index begins with the status and goes on in an order that can be followed; "+
+		return fmt.Sprintf("it would read about %d rows of %s, because no index begins with the status and continues in an order that can be followed; "+
 			"an index would help: ALTER TABLE %s %s", rows, t.Name(), t.Quoted(), t.AddSweepIndex()), nil
 	}
 	return fmt.Sprintf("it would read about %d rows of %s to find those that fit; name a state with fewer rows, a key, or a message with `messages show`", rows, t.Name()), nil
@@ -269,7 +269,7 @@ func (s lister) listWaits(ctx context.Context, t *mapped, q Listing, at table.Cu
 		}
 		for _, r := range rows {
 			if len(page.Rows) == q.Limit {
-				page.Next = place(behindRow(&page.Rows[q.Limit-1]))
+				page.Next = cursorText(behindRow(&page.Rows[q.Limit-1]))
 				return page, nil
 			}
 			if t.fits(q, &r) {
@@ -297,8 +297,8 @@ func (s *tables) byIDs(ctx context.Context, t *mapped, ids []outbox.Identity) ([
 	return rows, nil
 }
 
-// placeText is a Cursor as it travels: it comes back from outside, so that each part is checked.
-type placeText struct {
+// cursorJSON is a Cursor as it travels: it comes back from outside, so that each part is checked.
+type cursorJSON struct {
 	At       int    `json:"p,omitempty"`
 	Known    bool   `json:"k,omitempty"`
 	Ended    bool   `json:"e,omitempty"`
@@ -309,29 +309,29 @@ type placeText struct {
 	Code     string `json:"c,omitempty"`
 }
 
-func place(c table.Cursor) string {
-	data, _ := json.Marshal(placeText{c.Range, c.Attempts.Known, c.Attempts.Ended, c.Attempts.Value, c.LastTime, c.LastID, c.EmptyID, string(c.Code)}) // of text and numbers
+func cursorText(c table.Cursor) string {
+	data, _ := json.Marshal(cursorJSON{c.Range, c.Attempts.Known, c.Attempts.Ended, c.Attempts.Value, c.LastTime, c.LastID, c.EmptyID, string(c.Code)}) // of text and numbers
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-func (t *mapped) parsePlace(text string) (c table.Cursor, err error) {
+func (t *mapped) parseCursor(text string) (c table.Cursor, err error) {
 	if text == "" {
 		return c, nil
 	}
 	data, err := base64.RawURLEncoding.DecodeString(text)
-	var p placeText
+	var p cursorJSON
 	if err == nil {
 		err = json.Unmarshal(data, &p)
 	}
 	if err != nil {
-		return c, ErrPlace
+		return c, ErrCursor
 	}
 	_, number := strconv.ParseInt(p.Attempts, 10, 64)
-	_, moment := table.ParseTime([]byte(p.Time), time.UTC)
+	_, isTime := table.ParseTime([]byte(p.Time), time.UTC)
 	code, isCode := t.parseCode(p.Code)
-	if !isCode || p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !moment || p.ID != "" && t.CheckID(p.ID) != nil ||
+	if !isCode || p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !isTime || p.ID != "" && t.CheckID(p.ID) != nil ||
 		p.Empty && (p.ID != "" || t.Type(table.ID).Kind() == table.KindInteger) {
-		return c, ErrPlace
+		return c, ErrCursor
 	}
 	return table.Cursor{Range: p.At, Attempts: table.AttemptCount{Known: p.Known, Ended: p.Ended, Value: p.Attempts}, LastTime: p.Time, LastID: p.ID, EmptyID: p.Empty, Code: code}, nil
 }

@@ -311,18 +311,18 @@ func TestListsThatWouldReadEverything(t *testing.T) {
 func TestPlacesAreChecked(t *testing.T) {
 	on(t, testkit.MariaDB, "outbox", func(b *bench) {
 		good := table.Cursor{Range: 1, Attempts: table.AttemptCount{Known: true, Ended: true, Value: "3"}, LastTime: "2026-01-02 03:04:05.678", LastID: "17"}
-		if got, err := b.table.parsePlace(place(good)); err != nil || got != good {
+		if got, err := b.table.parseCursor(cursorText(good)); err != nil || got != good {
 			b.Errorf("%+v, %v", got, err)
 		}
 		for _, bad := range []table.Cursor{
 			{Range: 2}, {Range: -1}, {LastID: "1 OR 1=1"}, {LastTime: "yesterday"}, {Attempts: table.AttemptCount{Known: true, Value: "0 OR 1=1"}},
 		} {
-			if got, err := b.table.parsePlace(place(bad)); !errors.Is(err, ErrPlace) {
+			if got, err := b.table.parseCursor(cursorText(bad)); !errors.Is(err, ErrCursor) {
 				b.Errorf("%+v is taken as %+v", bad, got)
 			}
 		}
 		for _, text := range []string{"!", "bm8", "eyJwIjoxZTl9"} {
-			if got, err := b.table.parsePlace(text); !errors.Is(err, ErrPlace) {
+			if got, err := b.table.parseCursor(text); !errors.Is(err, ErrCursor) {
 				b.Errorf("%q is taken as %+v", text, got)
 			}
 		}

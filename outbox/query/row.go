@@ -103,8 +103,8 @@ func (t *mapped) look(r *Row, role table.Column, value []byte) {
 		if t.Type(role).DataType != "timestamp" {
 			zone = t.Zone()
 		}
-		moment, _ := table.ParseTime(value, zone)
-		return moment
+		t, _ := table.ParseTime(value, zone)
+		return t
 	}
 	switch role {
 	case table.ID:
@@ -183,5 +183,5 @@ func (s counter) Count(ctx context.Context, name string) (Counts, error) {
 	return byIndex(s.tables, name, "count", func(t *mapped) (Counts, error) { return s.count(ctx, t) })
 }
 
-// behindRow is the place behind a row, in an order of the primary key alone.
+// behindRow is the cursor behind a row, in an order of the primary key alone.
 func behindRow(r *Row) table.Cursor { return table.Cursor{}.Behind("", r.ID) }

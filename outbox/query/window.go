@@ -103,7 +103,7 @@ func (s spans) createdIndex(ctx context.Context, t *mapped) (string, error) {
 	return "", nil
 }
 
-// window is a place in the rows of a span of time.
+// window is a cursor in the rows of a span of time.
 type window struct {
 	table    *mapped
 	pages    pages
@@ -183,7 +183,7 @@ func (t *mapped) timeIs(s *table.Statement, at time.Time) {
 	s.Add("CONVERT_TZ('", at.UTC().Format("2006-01-02 15:04:05.000000"), "', '+00:00', '", strings.ReplaceAll(zone, "'", "''"), "')")
 }
 
-// windowRows runs a query of selectRows and moves the place behind its last row.
+// windowRows runs a query of selectRows and moves the cursor behind its last row.
 func (s spans) windowRows(ctx context.Context, query *table.Statement, w *window, each func(*outbox.Message, error) error) (n int, err error) {
 	t := w.table
 	whole := t.NewWholeRow(1)

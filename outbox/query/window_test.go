@@ -69,10 +69,10 @@ func TestRowsOfAWindow(t *testing.T) {
 				b.Errorf("%s: the ends are wrong", index)
 			}
 		}
-		// Many rows of one moment, more than a page.
+		// Many rows of one time, more than a page.
 		testkit.Exec(b, b.DB, "UPDATE "+b.Quoted+" SET created_at = '2026-01-02 12:00:01'")
 		if got := b.rowsOf(noon, noon.Add(time.Hour)); len(got) != rows || len(slices.Compact(slices.Sorted(slices.Values(got)))) != rows {
-			b.Errorf("%d rows of one moment, want %d", len(got), rows)
+			b.Errorf("%d rows of one time, want %d", len(got), rows)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestWindowInEachZone(t *testing.T) {
 	}
 }
 
-// A row that is no message is told of, and the others come; a table that does not say when rows are made cannot be asked.
+// A row that is no message is reported, and the others come; a table that does not say when rows are made cannot be asked.
 func TestRowsThatAreNoMessages(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		ids := b.Insert(2, "")

@@ -44,7 +44,7 @@ func TestGrants(t *testing.T) {
 	})
 }
 
-// A table that another session has locked does not answer: its privileges are not checked, and nobody waits for it.
+// A table that another session has locked does not answer: its privileges are not checked, and no statement waits for it.
 func TestGrantsOnALockedTable(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
 		ctx := context.Background()

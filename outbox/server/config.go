@@ -7,7 +7,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// Config says how to reach a server and as whom. Copies share what becomes of the password and the files.
+// Config says how to reach a server, and with which account. Copies share what becomes of the password and the files.
 type Config struct {
 	Address  string // host:port, or the absolute path of a unix socket
 	User     string

@@ -26,7 +26,7 @@ func (r Relation) String() string {
 // CheckIdentity compares the server that answers now (its Executed read on this visit, and its end) with the recorded
 // one and the checkpoint taken there. why is for the operator. It does no I/O.
 //
-// A zero recorded ID means that nothing is known yet: Same. On MariaDB the server_id stands for the UUID, so Same also
+// A zero recorded ID means that nothing is known yet: Same. On MariaDB the server_id replaces the UUID, so Same also
 // asks for the checkpoint's transactions; since its default is 1 everywhere, that is the stronger half of the check.
 func CheckIdentity(recorded ID, checkpoint outbox.Position, now Info, end outbox.Position) (r Relation, why string) {
 	if recorded == (ID{}) {

@@ -81,7 +81,7 @@ func (c Config) driver() *mysql.Config {
 }
 
 // secrets puts the present password and certificates into the driver's configuration of one connection. That is a copy: a connection
-// that finds a server without TLS, where that is allowed, turns TLS off in it.
+// that finds a server without TLS, where that is allowed, switches TLS off in it.
 func (c Config) secrets(_ context.Context, d *mysql.Config) error {
 	d.Passwd, d.TLS = c.Password.Get(), c.TLS.Config()
 	if c.TLS != nil {

@@ -136,7 +136,7 @@ func (i Info) purged(ctx context.Context, db *sql.DB, p outbox.Position) (why st
 	}
 	have, err := outbox.ParseGTIDSet(outbox.MySQL, p.GTIDs)
 	if err != nil {
-		return "", fmt.Errorf("GTID set to go on from: %w", err)
+		return "", fmt.Errorf("GTID set to continue from: %w", err)
 	}
 	if have.Contains(gone) {
 		return "", nil

@@ -175,7 +175,7 @@ func (p *Presence) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// disconnect gives up the locks. The connection must end, not go back to the pool with locks in it.
+// disconnect releases the locks. The connection must end, not go back to the pool with locks in it.
 func (p *Presence) disconnect() error {
 	conn := p.conn
 	p.conn = nil
@@ -189,7 +189,7 @@ func (p *Presence) disconnect() error {
 	return ignoreLost(conn.Close())
 }
 
-// Close gives up the locks and ends the connection.
+// Close releases the locks and ends the connection.
 func (p *Presence) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -69,7 +69,7 @@ func TestRelaysOfOneTableSeeEachOther(t *testing.T) {
 }
 
 // Relays with a lease leave it to the lease who publishes: the lock of one that was taken over is no other relay, until the server
-// would have ended the connection of a process that stands still. A relay without a lease is one at once, for both sides.
+// would have ended the connection of a process that is frozen. A relay without a lease is one at once, for both sides.
 func TestRelaysWithALease(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
 		table := d.CreateSchema(t) + ".a"
@@ -101,7 +101,7 @@ func TestRelaysWithALease(t *testing.T) {
 	})
 }
 
-// A connection that was killed gives up its locks; the next look takes them again.
+// A connection that was killed releases its locks; the next look takes them again.
 func TestAPresenceConnectsAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
 		table := d.CreateSchema(t) + ".a"

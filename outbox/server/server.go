@@ -1,4 +1,4 @@
-// Package server knows the MySQL or MariaDB server: how to open pools of connections to it, what flavour and version it
+// Package server contains what depends on the MySQL or MariaDB server: how to open pools of connections to it, what flavour and version it
 // is, who it is, where its log ends and begins, and what its errors mean. Version differences live here and nowhere else, and so does
 // what a managed service allows its customers: marks in platform.go, cures in cures.go.
 //

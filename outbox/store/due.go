@@ -227,7 +227,7 @@ func (t *mapped) claimExpired(s *table.Statement, q pageQuery) {
 	s.Add(" MICROSECOND)")
 }
 
-// ago writes that a time lies at least so long back.
+// ago writes that a time lies at least a duration back.
 func (t *mapped) ago(s *table.Statement, role table.Column, d time.Duration) {
 	s.Add(t.Column(role), " <= ", t.Now(role), " - INTERVAL ")
 	s.Micros(d)

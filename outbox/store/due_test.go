@@ -181,7 +181,7 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 		if len(messages) != 2 {
 			b.Fatalf("read back %d rows", len(messages))
 		}
-		for _, c := range b.due(table.DueQuery{}) { // the sweep knows its own claims by it
+		for _, c := range b.due(table.DueQuery{}) { // the sweep recognizes its own claims by it
 			if c.ClaimToken != stamp {
 				b.Errorf("claimed with %q, shown as %q", stamp, c.ClaimToken)
 			}

@@ -145,7 +145,7 @@ func TestWalkWithoutOrder(t *testing.T) {
 			if !strings.Contains(b.table.ways(), "by the index status") {
 				b.Fatal(b.table.ways())
 			}
-			s := b.table.walkByAge(agePlace{made: "2026-01-01 00:00:00", id: "x"}, leaving{code: "SENT"}, sentWeek)
+			s := b.table.walkByAge(ageCursor{made: "2026-01-01 00:00:00", id: "x"}, leaving{code: "SENT"}, sentWeek)
 			plan, err := server.Show(b.Ctx, b.DB, "EXPLAIN FORMAT=TRADITIONAL "+s.String(), s.Args...)
 			testkit.Must(b, err)
 			if plan[0]["key"] != "status" || plan[0]["type"] != "range" || strings.Contains(plan[0]["extra"], "filesort") {

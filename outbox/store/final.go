@@ -60,7 +60,7 @@ func (e *eachRow) Scan(value any) error {
 	return nil
 }
 
-// finalFor writes whether a row has its final status for at least so long.
+// finalFor writes whether a row has its final status for at least a duration.
 func (t *mapped) finalFor(s *table.Statement, status outbox.Status, age time.Duration) {
 	otherwise := "FALSE"
 	if status == outbox.Failed {

@@ -183,7 +183,7 @@ func TestWordsOfTheStatus(t *testing.T) {
 	}
 }
 
-// Every spelling is found and told; what a table lacks is told with what it costs.
+// Every spelling is found and reported; what a table lacks is reported with what it costs.
 func TestSpellingsAndLacks(t *testing.T) {
 	onLayouts(t, func(b *bench, l *layouts.Layout) {
 		var said strings.Builder

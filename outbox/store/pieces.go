@@ -42,7 +42,7 @@ func pieces[R any](rows []R, size func(R) int64) (all [][]R) {
 	return all
 }
 
-// sizes notes the lengths of rows by table and key. It asks for nothing where no row can be so long that it matters, and for the sum first: mostly
+// sizes notes the lengths of rows by table and key. It asks for nothing where no row can be long enough to matter, and for the sum first: mostly
 // one piece has all rows, and their lengths one by one are not needed.
 func (s *tables) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, into map[outbox.Identity]int64) error {
 	var lengths []string

@@ -252,7 +252,7 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 }
 
 // ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set; of a table without claims, those
-// that are PENDING and due at this moment. It holds all bodies in memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
+// that are PENDING and due now. It holds all bodies in memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
 // another process claimed them, they are gone, or they cannot become a message (no topic, headers that are no JSON object): those come
 // as FAILED completions, which are the caller's to write. A row that the server cannot show is missing, too, and noted as refused.
 func (s changes) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {

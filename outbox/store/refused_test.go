@@ -188,7 +188,7 @@ func TestG11_OneRowStopsNoStatement(t *testing.T) {
 		}},
 		{"operator's retry", "3", nil, func(b *bench, all []outbox.Identity) {
 			if _, err := b.store.Retry(b.Ctx, all); err == nil || !strings.Contains(err.Error(), "left as they are") {
-				b.Errorf("the operator is not told: %v", err)
+				b.Errorf("the operator gets no line: %v", err)
 			}
 			if n := b.soundWith("0"); n != len(sound) {
 				b.Errorf("%d sound rows are PENDING", n)
@@ -197,7 +197,7 @@ func TestG11_OneRowStopsNoStatement(t *testing.T) {
 		{"operator's republish", "2", nil, func(b *bench, all []outbox.Identity) {
 			b.unlock() // it waits for locks
 			if _, err := b.store.Republish(b.Ctx, all); err == nil || !strings.Contains(err.Error(), "not this one") {
-				b.Errorf("the operator is not told: %v", err)
+				b.Errorf("the operator gets no line: %v", err)
 			}
 			if n := b.soundWith("0"); n != len(sound) {
 				b.Errorf("%d sound rows are PENDING", n)
@@ -206,7 +206,7 @@ func TestG11_OneRowStopsNoStatement(t *testing.T) {
 		{"operator's discard", "3", nil, func(b *bench, all []outbox.Identity) {
 			b.MakeMoved(table.FailedSuffix)
 			if _, err := b.store.Discard(b.Ctx, all); err == nil || !strings.Contains(err.Error(), "left as they are") {
-				b.Errorf("the operator is not told: %v", err)
+				b.Errorf("the operator gets no line: %v", err)
 			}
 			if n := b.soundWith("3"); n != 0 {
 				b.Errorf("%d sound rows stay", n)

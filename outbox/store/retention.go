@@ -71,7 +71,7 @@ func (t *mapped) failedAt() string {
 	return ""
 }
 
-// since writes that the first of some times which a row has lies at least so long back. Each is compared in the zone of its own
+// since writes that the first of some times which a row has lies at least a duration back. Each is compared in the zone of its own
 // column.
 func (t *mapped) since(s *table.Statement, roles []table.Column, age time.Duration, otherwise string) {
 	s.Add("COALESCE(")
@@ -231,7 +231,7 @@ func (t *mapped) deleteRows(ids []string) *table.Statement {
 	return s
 }
 
-// run wants a statement to concern exactly so many rows, which this transaction has locked.
+// run wants a statement to concern exactly n rows, which this transaction has locked.
 func run(ctx context.Context, tx *sql.Tx, s *table.Statement, want int) error {
 	result, err := tx.ExecContext(ctx, s.String(), s.Args...)
 	if err != nil {

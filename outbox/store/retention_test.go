@@ -157,7 +157,7 @@ func TestTheWalkEndsWhereRowsAreYoung(t *testing.T) {
 	})
 }
 
-// Many rows leave beside one that is locked, and most of the table's: a server that reads all rows for that would wait.
+// Many rows leave next to one that is locked, and most of the table's: a server that reads all rows for that would wait.
 func TestD19_MostRowsLeaveBesideALockedOne(t *testing.T) {
 	for _, flavor := range append(testkit.Flavors(), testkit.MariaDB118) {
 		on(t, flavor, "outbox", func(b *bench) {
@@ -313,7 +313,7 @@ func TestExpiryWithoutSkipLocked(t *testing.T) {
 		b.table.waits.Store(true)
 		tx := b.lock(ids[7])
 		if left := b.expire(sentWeek, keys(ids)); left.Rows != 49 || left.Skipped != 1 || left.Refused != 0 {
-			b.Errorf("beside a locked row: %+v", left)
+			b.Errorf("next to a locked row: %+v", left)
 		}
 		testkit.Must(b, tx.Rollback())
 		if left := b.expire(sentWeek, keys(ids)); left.Rows != 1 {

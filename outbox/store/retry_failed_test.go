@@ -160,7 +160,7 @@ func TestFinalRowsStayOnTheIndexThatIsThere(t *testing.T) {
 	}
 }
 
-// G23: a row that is tried again and again leaves when it failed first for so long ago, not when it failed last.
+// G23: a row that is tried again and again leaves at the time counted from its first failure, not when it failed last.
 func TestG23_TheAgeOfAFailedRowCountsFromItsFirstFailure(t *testing.T) {
 	for name, due := range map[string]string{"without a due time": "NULL", "after a retry": "NOW(3) - INTERVAL 41 DAY"} {
 		t.Run(name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func TestG22_GraceIsNeverShort(t *testing.T) {
 			case !c.Waiting:
 				b.Errorf("row %s has no grace: %+v", c.ID, c)
 			case c.Identity == ids[0] && c.DueInMilli < least:
-				b.Errorf("the relay stands in %d ms too early", least-c.DueInMilli)
+				b.Errorf("the relay publishes %d ms too early", least-c.DueInMilli)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ const missingIndex = 1176
 // walkRows is how many rows one page of a walk looks at.
 const walkRows = 1000
 
-// Expired looks at the next rows behind a place ("" is the beginning) and returns those that are expired. It sorts nothing, and reads no
+// Expired looks at the next rows behind a cursor ("" is the beginning) and returns those that are expired. It sorts nothing, and reads no
 // row twice within a walk.
 //
 // Where there is an index on the status and the creation, the walk goes by it and sees old final rows only. Otherwise it goes by
@@ -112,21 +112,21 @@ func (t *mapped) leavings(of []table.Expiry) (all []leaving) {
 	return all
 }
 
-// agePlace is a place in a walk by age: the number of the leaving, and creation and key of the last row.
-type agePlace struct {
+// ageCursor is a cursor in a walk by age: the number of the leaving, and creation and key of the last row.
+type ageCursor struct {
 	of       int
 	made, id string
 }
 
-func (p agePlace) String() string { return fmt.Sprintf("%d\x00%s\x00%s", p.of, p.made, p.id) }
+func (p ageCursor) String() string { return fmt.Sprintf("%d\x00%s\x00%s", p.of, p.made, p.id) }
 
-func parseAgePlace(text string) (p agePlace, err error) {
+func parseAgeCursor(text string) (p ageCursor, err error) {
 	if text == "" {
 		return p, nil
 	}
 	parts := strings.SplitN(text, "\x00", 3)
 	if len(parts) != 3 {
-		return p, fmt.Errorf("%q is no place of this walk", text)
+		return p, fmt.Errorf("%q is no cursor of this walk", text)
 	}
 	p.made, p.id = parts[1], parts[2]
 	p.of, err = strconv.Atoi(parts[0])
@@ -136,7 +136,7 @@ func parseAgePlace(text string) (p agePlace, err error) {
 func (s departures) pageByAge(ctx context.Context, t *mapped, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	page := table.ExpiredPage{IDs: make([][]string, len(of))}
 	all := t.leavings(of)
-	at, err := parseAgePlace(after)
+	at, err := parseAgeCursor(after)
 	if err != nil || at.of >= len(all) {
 		page.Done = true
 		return page, err
@@ -154,15 +154,15 @@ func (s departures) pageByAge(ctx context.Context, t *mapped, after string, of [
 		page.Looked++
 		return nil
 	})
-	if page.Looked < walkRows || at == before { // the same place twice: a time of the hour that a zone has twice
-		at = agePlace{of: at.of + 1}
+	if page.Looked < walkRows || at == before { // the same cursor twice: a time of the hour that a zone has twice
+		at = ageCursor{of: at.of + 1}
 	}
 	page.Next, page.Done = at.String(), at.of == len(all)
 	return page, err
 }
 
 // walkByAge is the query of one page: key and creation of each row with a code that was made long enough ago, and whether it is expired.
-func (t *mapped) walkByAge(at agePlace, of leaving, e table.Expiry) *table.Statement {
+func (t *mapped) walkByAge(at ageCursor, of leaving, e table.Expiry) *table.Statement {
 	made := t.Column(table.CreatedAt)
 	s := table.Text("SELECT ", t.Column(table.ID), ", CAST(", made, " AS CHAR), ")
 	t.expired(s, e)

@@ -22,7 +22,7 @@ type DueQuery struct {
 // FinalQuery says which final rows are looked for, to go out again.
 type FinalQuery struct {
 	Status outbox.Status // Failed or Sent
-	Age    time.Duration // they have this status for at least so long, by the database's clock
+	Age    time.Duration // they have this status for at least this time, by the database's clock
 	Limit  int           // rows that a page looks at; 0 means 500
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// What exists decides; an exact name wins, copies of schema changes are left out, and what is wrong is told.
+// What exists decides; an exact name wins, copies of schema changes are left out, and what is wrong is reported.
 func TestExpand(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		db := testkit.SharedDatabase(t, flavor)

@@ -72,7 +72,7 @@ func (t *Table) ID(s *Statement, id string) {
 	}
 }
 
-// text writes a text that the column holds. In a set other than UTF-8 it stands there as the column stores it: MariaDB 10.11 does not convert the texts of
+// text writes a text that the column holds. In a set other than UTF-8 it is there as the column stores it: MariaDB 10.11 does not convert the texts of
 // "(id, ...) IN ((?, ...), (?, ...))", and both servers refuse a statement with a text that the set does not have (1267, 3854).
 func (t *Table) text(s *Statement, c *ColumnType, value string) {
 	set := c.set()

@@ -58,7 +58,7 @@ type Mapping struct {
 	BizTypeHeader string
 	// LogOnly lets the table do without a status, see Table.LogOnly.
 	LogOnly bool
-	// TimeZone of the DATETIME columns: an offset like "+08:00" or a name that the server knows. "" is the server's default
+	// TimeZone of the DATETIME columns: an offset like "+08:00" or a name that the server has. "" is the server's default
 	// zone. TIMESTAMP columns have none and need none.
 	TimeZone string
 	// Grace is how long the application has to publish a row itself; 0: the relay publishes at once.
@@ -79,7 +79,7 @@ type Mapping struct {
 
 // Redeliver says when rows go out again that no consumer has finished. The zero value: never.
 type Redeliver struct {
-	After time.Duration // they are SENT for so long
+	After time.Duration // they have been SENT for this time
 	Until string        // the state of the consumers that ends it, a name of Mapping.States
 	Max   int           // how often a row goes out again
 	Query string        // the address of the service that is asked first which messages are done; "" for none

@@ -113,7 +113,7 @@ var presets = map[string]layout{
 // everyIfPresent are the roles that any table may lack without a word of its owner.
 var everyIfPresent = []Column{Tag, ShardingKey, Headers, MaxRetry, CreatedAt, UpdatedAt, UpdatedBy}
 
-// Presets lists the names that Preset knows.
+// Presets lists the names that Preset accepts.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
 // Preset returns a fresh mapping; Schema and Name are the caller's to set.

@@ -71,7 +71,7 @@ func (s *Statement) Arg(value string) {
 	s.Args = append(s.Args, value)
 }
 
-// Bytes is compared byte by byte with a binary expression. It stands in the text, in digits: an argument would cost two allocations.
+// Bytes is compared byte by byte with a binary expression. It is in the text, in digits: an argument would cost two allocations.
 func (s *Statement) Bytes(parts ...string) {
 	const digits = "0123456789abcdef"
 	s.Add("x'")

@@ -6,7 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// States that a listing knows next to those of Table.States that are codes.
+// States that a listing accepts next to those of Table.States that are codes.
 const (
 	HeldState    = "held"    // rows with a code that the configuration does not name: the relay never sends them
 	DelayedState = "delayed" // PENDING rows that are due later: delayed messages, and rows that wait after a refusal

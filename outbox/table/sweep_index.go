@@ -53,7 +53,7 @@ func (c *check) sweepIndex(t *Table) {
 	}
 	code := t.lower([]Column{StatusCode})[0]
 	if found := c.index(func(i Index) bool { return i.Columns[0] == code }); found != nil {
-		c.change(server.Warning, "", fmt.Sprintf("the index %s begins with the status, but what stands behind it is no order that the sweep can follow: "+
+		c.change(server.Warning, "", fmt.Sprintf("the index %s begins with the status, but what is behind it is no order that the sweep can follow: "+
 			"each page of a sweep may read and sort all rows that wait", found.Name), t.AddSweepIndex())
 		return
 	}

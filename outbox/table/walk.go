@@ -32,7 +32,7 @@ type AttemptCount struct {
 // Done reports whether the list has been read to its end.
 func (c Cursor) Done() bool { return c.AtEnd }
 
-// ID is the primary key of the row before the cursor, in the range of the index it stands in; "" at its beginning.
+// ID is the primary key of the row before the cursor, in the range of the index it is in; "" at its beginning.
 func (c Cursor) ID() string { return c.LastID }
 
 // CursorBehind is a position in the list of due rows for code that replaces a Store, such as a model of the tables: behind the row

@@ -82,7 +82,7 @@ func TestP7_D17_TheSweepLeavesRoomForFreshRows(t *testing.T) {
 		b.Tracker.Written(b.Acks.Take())
 		synctest.Wait()
 		if got := len(b.Sink.IDs()) - before - 10; got == 0 {
-			t.Error("the sweep does not go on")
+			t.Error("the sweep does not continue")
 		}
 		if s := b.Snapshot(); s.Unwritten == 0 || s.Unwritten >= 100 {
 			t.Errorf("then %d rows wait for their status", s.Unwritten)

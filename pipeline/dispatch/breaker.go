@@ -87,7 +87,7 @@ func (b *breaker) freshFirst(now time.Time) bool {
 	return now.Before(b.freshTo)
 }
 
-// launched records that a message is on its way, a fresh one or one that had been sent before.
+// launched records that a message is handed to the sink, a fresh one or one that had been sent before.
 func (b *breaker) launched(now time.Time, again bool) {
 	if b.state == breakerHalfOpen {
 		b.trialAt, b.again, b.freshTo = now.Add(trialPause), again, time.Time{}

@@ -66,7 +66,7 @@ func (c *core) complete(e *tracker.Entry, one outbox.Completion) {
 	*c.released = append(*c.released, one)
 }
 
-// leave leaves rows to the sweep that the order of their keys knows of. A claim of ours is given back by a completion, which keeps the row owned
+// leave leaves rows to the sweep that the order of their keys has. A claim of ours is given back by a completion, which keeps the row owned
 // until the table has it. Callers hold mu.
 func (c *core) leave(cause outbox.Cause, rows ...*tracker.Entry) {
 	for _, e := range rows {
@@ -80,7 +80,7 @@ func (c *core) leave(cause outbox.Cause, rows ...*tracker.Entry) {
 }
 
 // keyWaits makes the key of a row wait that is not at the sink and was not sent, and leaves the rows behind it to the sweep. writes is its entry
-// while a completion is on its way to the table, nil when the row has no owner any more. Callers hold mu, and have not completed it.
+// while a completion is being written to the table, nil when the row has no owner any more. Callers hold mu, and have not completed it.
 func (c *core) keyWaits(e, writes *tracker.Entry, why string, now time.Time) {
 	c.leave(outbox.CauseOrder, c.order.Unsent(e, writes, why, now)...)
 }

@@ -51,7 +51,7 @@ const (
 	defaultMaxWaiting       = 100_000
 )
 
-// Acks takes completions on their way to the journal and the table. Its methods do not block.
+// Acks takes completions for the journal and the table. Its methods do not block.
 type Acks interface {
 	// Add does not keep the slice.
 	Add([]outbox.Completion)

@@ -10,7 +10,7 @@ import (
 )
 
 // P8: a table that cannot be read, such as a locked one, keeps the keys of no other table waiting: neither before a table was read nor when the rows are
-// looked at that keys wait for. Its own keys wait, and go on when it can be read.
+// looked at that keys wait for. Its own keys wait, and continue when it can be read.
 func TestP8_ATableThatCannotBeReadBlocksNoKeyOfAnother(t *testing.T) {
 	locked := errors.New("lock wait timeout")
 	cfg := Config{Ordered: []string{"shop.a", "shop.t"}, MaxRetry: 5, Backoff: outbox.Backoff{Base: 2 * time.Hour, Max: 2 * time.Hour}}
@@ -47,7 +47,7 @@ func TestP8_ATableThatCannotBeReadBlocksNoKeyOfAnother(t *testing.T) {
 		}
 		goesOn(other[2])
 		if alone := b.Sweep(a[2]); len(alone) != 1 {
-			t.Error("a key of the table goes on that cannot be read")
+			t.Error("a key continues whose table cannot be read")
 		}
 		b.Fail("shop.a", nil)
 		goesOn(a[2])

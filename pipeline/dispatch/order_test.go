@@ -377,7 +377,7 @@ func TestFailedRowsDoNotWaitForTheRetryOfAnother(t *testing.T) {
 	}
 }
 
-// A row that is FAILED again waits until those behind it that were FAILED have been tried, too: the first rows of a key do not take all the turns.
+// A row that is FAILED again waits until those behind it that were FAILED have been tried, too: the first rows of a key do not take all attempts.
 func TestEachFailedRowOfAKeyHasItsTurn(t *testing.T) {
 	run(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}, Ordered: []string{flowtest.Row(1).Table}}, func(b *bench) {
 		failed := func(n int) []outbox.Candidate {

@@ -104,7 +104,7 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) {
 	d.sendAgain(e, r, part, now)
 }
 
-// Found completes a row that was not handed over because the broker has it already, from an earlier process: as sent. Its key goes on, as behind
+// Found completes a row that was not handed over because the broker has it already, from an earlier process: as sent. Its key continues, as behind
 // a row that the table shows as final.
 func (d *Dispatch) Found(e *tracker.Entry) {
 	m := e.Message

@@ -27,7 +27,7 @@ type Due struct {
 // Actions are what is to be done after a look at the table.
 type Actions struct {
 	Again bool // look at once more: the next rows of keys are first now
-	Sweep bool // the sweep knows when the log does not show a row any more
+	Sweep bool // the sweep finds out when the log does not show a row any more
 	Due   []Due
 }
 
@@ -152,7 +152,7 @@ func (m *memory) WaitsFor(id outbox.Identity) (first outbox.Identity, why string
 		earlier := left.key.left[0]
 		return earlier.id, earlier.why, true
 	case left.key.first != nil && left.key.first.Row() != id:
-		return left.key.first.Row(), "which is on its way to the broker", true
+		return left.key.first.Row(), "which is being sent to the broker", true
 	}
 	return first, "", false
 }

@@ -183,7 +183,7 @@ func (o *Order) Sent(e *tracker.Entry, now time.Time) (next *tracker.Entry, leav
 	return nil, nil
 }
 
-// Unsent makes the key of a row wait that is not at the sink and was not sent. writes is its entry while a completion is on its way to the table,
+// Unsent makes the key of a row wait that is not at the sink and was not sent. writes is its entry while a completion is being written to the table,
 // nil when the row has no owner any more. It returns the rows behind it, which are to be left to the sweep. The entry must have its message.
 func (o *Order) Unsent(e, writes *tracker.Entry, why string, now time.Time) (behind []*tracker.Entry) {
 	k, ordered := o.keyOf(e.Message)

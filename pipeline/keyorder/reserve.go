@@ -45,7 +45,7 @@ func (o *Order) Reserved(reserved []outbox.Candidate, offered outbox.Position, n
 			continue
 		}
 		k := Key{c.Table, c.Topic, c.Key}
-		if (ahead || t.deferred.unknown) && !o.knows(c.Identity, t) {
+		if (ahead || t.deferred.unknown) && !o.complete(c.Identity, t) {
 			if row := o.leave(k, c.Identity, nil, "found by the sweep", false, now); row != nil {
 				o.sighted(row)
 				row.inLog = false
@@ -110,8 +110,8 @@ func (m *memory) failedWaits(c *outbox.Candidate) bool {
 	return t.closed || s != nil && slices.ContainsFunc(s.left, func(row *leftRow) bool { return !row.setBack || before(c.ID, row.id.ID) })
 }
 
-// knows reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.
-func (m *memory) knows(id outbox.Identity, t *tableState) bool {
+// complete reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.
+func (m *memory) complete(id outbox.Identity, t *tableState) bool {
 	row := m.rows[id]
 	return row != nil && (row.inLog || row.inTable && row.read < t.done)
 }

@@ -25,7 +25,7 @@ type keyState struct {
 type leftRow struct {
 	id      outbox.Identity
 	key     *keyState
-	entry   *tracker.Entry // that brings it, as long as it owns the row: its completion is on its way, or a sweep has reserved it
+	entry   *tracker.Entry // that brings it, as long as it owns the row: its completion is being written, or a sweep has reserved it
 	since   time.Time
 	why     string
 	inTable bool   // the table has shown it

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	readPause  = 4                // a reading that is asked for again waits so many times as long as the last one took
+	readPause  = 4                // a reading that is asked for again waits this many times the duration of the last one
 	maxShares  = 1 << 16          // of a closed table
 	sharePause = 2 * time.Second  // without progress, for which a share of a closed table lasts
 	shareLasts = 30 * time.Second // at most
@@ -34,7 +34,7 @@ type tableState struct {
 	reading  reading
 	again    bool      // to be read once more, for rows that are found before the log shows them, and for deferred ones
 	rest     time.Time // no such reading before
-	begun    int       // readings; of the rows that were inserted while so many had begun
+	begun    int       // readings; of the rows that were inserted when this number had begun
 	done     int       // the last that was complete: it has shown all that are before rows of an earlier one
 	closed   bool
 	shares   uint64 // of the keys; 0 and 1: all at once
@@ -172,7 +172,7 @@ func (r Reading) row(c *outbox.Candidate, owners Owners, now time.Time) (fits bo
 	}
 	owner := owners.Owner(c.Identity)
 	if owner != nil && (owner.Sends.Count > 0 || owner.Sends.Queued || !owner.Logged() && !owner.Swept()) {
-		return true // in memory, or sent; else recovery has it and it comes, or the sweep has and its claim is on its way back
+		return true // in memory, or sent; else recovery has it and it comes, or the sweep has and its claim is being released
 	}
 	if !r.full(t) && !t.tight {
 		r.shows(k, c, owner, now)

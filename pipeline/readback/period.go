@@ -21,8 +21,8 @@ type period struct {
 	*ReadBack
 	from, to time.Time
 
-	// One call reads at a time, and the others wait for it: it is over in MaxTime. Its turn guards the next fields.
-	turn   *semaphore.Weighted
+	// One call reads at a time, and the others wait for it: it is over in MaxTime. The lock guards the next fields.
+	lock   *semaphore.Weighted
 	spent  time.Duration
 	topics map[string]*topic
 
@@ -37,13 +37,13 @@ type topic struct {
 }
 
 func newPeriod(b *ReadBack, from, to time.Time) *period {
-	return &period{ReadBack: b, from: from, to: to, turn: semaphore.NewWeighted(1), topics: map[string]*topic{}}
+	return &period{ReadBack: b, from: from, to: to, lock: semaphore.NewWeighted(1), topics: map[string]*topic{}}
 }
 
 // sent reports for each message whether its topic has it. A topic is read when its first message comes.
 func (p *period) sent(ctx context.Context, messages []*outbox.Message) []bool {
 	sent := make([]bool, len(messages))
-	if len(messages) == 0 || p.ended.Load() || p.turn.Acquire(ctx, 1) != nil {
+	if len(messages) == 0 || p.ended.Load() || p.lock.Acquire(ctx, 1) != nil {
 		return sent
 	}
 	defer p.release()
@@ -70,20 +70,20 @@ func (p *period) sent(ctx context.Context, messages []*outbox.Message) []bool {
 
 // forget forgets what was read. A call that reads does so itself.
 func (p *period) forget() {
-	if p.turn.TryAcquire(1) {
+	if p.lock.TryAcquire(1) {
 		p.release()
 	}
 }
 
-// release ends a turn.
+// release releases the lock.
 func (p *period) release() {
 	if p.ended.Load() {
 		p.topics = map[string]*topic{}
 	}
-	p.turn.Release(1)
+	p.lock.Release(1)
 }
 
-// read reads topics, several at a time, in a turn.
+// read reads topics, several at a time, under the lock.
 func (p *period) read(ctx context.Context, ours map[string]map[key]struct{}) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, p.cfg.MaxTime-p.spent)

@@ -178,7 +178,7 @@ func (b *ReadBack) SetBack(ids []outbox.Identity) {
 		return
 	}
 	if len(b.setBack)+len(ids) > maxSetBack {
-		b.log.Warn("so many rows were set back that topics are not read back any more: rows that the last process had sent and not journalled may be sent again")
+		b.log.Warn("too many rows were set back, so topics are not read back any more: rows that the last process had sent and not journalled may be sent again")
 		b.ended.Store(true)
 		return
 	}

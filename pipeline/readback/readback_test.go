@@ -174,7 +174,7 @@ func TestLateOnlyClaimedRowsOfASweepAreLookedFor(t *testing.T) {
 	})
 }
 
-// A row of a sweep may have been sent by a process before the last one, whose claim stands: only for such rows, when they were not found, the
+// A row of a sweep may have been sent by a process before the last one, whose claim is still there: only for such rows, when they were not found, the
 // time since then is read, and what cannot be read of it leaves what was found.
 func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
 	claimed := record("2", "a")

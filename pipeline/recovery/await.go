@@ -11,7 +11,7 @@ import (
 )
 
 // AwaitLog waits until every transaction of the log up to end was offered: a row without an owner then never comes from the log.
-// It waits for a reader that makes no progress no longer than patience. Before it gives up it raises the window, so that the
+// It waits for a reader that makes no progress no longer than patience. Before it returns an error it raises the window, so that the
 // reader looks rows up when it gets there.
 // The error is outbox.ErrBrokerAway while the breaker is not closed, outbox.ErrPaused while the intake is stopped, sink.ErrMayNot while this
 // relay may not publish, outbox.ErrMoved when the position was set elsewhere since the end was read, else that of ctx.
@@ -67,7 +67,7 @@ func (r *Recovery) Shown(end outbox.LogEnd) (bool, error) {
 	return true, nil
 }
 
-// Pause stops the intake of the sweep, or resumes it. A page that is on its way to the sink is still sent.
+// Pause stops the intake of the sweep, or resumes it. A page that is being handed to the sink is still sent.
 func (r *Recovery) Pause(on bool) { r.paused.Store(on) }
 
 // intake is why the sweep may take nothing now; nil when it may.

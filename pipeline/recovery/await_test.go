@@ -135,7 +135,7 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		select {
 		case err := <-answer:
 			if !errors.Is(err, outbox.ErrBrokerAway) {
-				t.Errorf("the sweep was told %v", err)
+				t.Errorf("the sweep got %v", err)
 			}
 		default:
 			t.Error("the sweep still waits")
@@ -151,7 +151,7 @@ func TestNothingIsTakenWithoutTheLease(t *testing.T) {
 	var may atomic.Bool
 	run(t, Config{May: may.Load}, func(b *bench) {
 		if err := b.Recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); !errors.Is(err, sink.ErrMayNot) {
-			t.Errorf("the sweep was told %v", err)
+			t.Errorf("the sweep got %v", err)
 		}
 		if _, err := b.Recovery.Shown(b.logEnd(0)); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("rows that are due: %v", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// Earlier knows what a process that was killed has sent and not journalled.
+// Earlier finds what a process that was killed has sent and not journalled.
 type Earlier interface {
 	// Ready returns an error that is outbox.ErrBrokerAway while the broker does not answer. Nothing can be sent meanwhile, so rows wait for Sent.
 	Ready(ctx context.Context) error

@@ -153,7 +153,7 @@ func (r *Recovery) Clear() {
 }
 
 // Check looks the waiting rows up and publishes those that are still to be. It tries until the database answers: meanwhile the reader
-// waits, which is right, for nothing behind may overtake. One of several tables is waited for no longer than a moment, see sort. Callers hold the log lock.
+// waits, which is right, for nothing behind may overtake. One of several tables is waited for only shortly, see sort. Callers hold the log lock.
 func (r *Recovery) Check(ctx context.Context) error {
 	if len(r.waiting) == 0 {
 		return nil

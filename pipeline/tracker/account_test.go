@@ -12,12 +12,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// account is a tracker that a test drives as the reader, dispatch and ack do. It stands for Sweeps.
+// account is a tracker that a test drives as the reader, dispatch and ack do. It replaces Sweeps.
 type account struct {
 	*Tracker
 	t        *testing.T
 	next     uint64                     // number of the last transaction
-	sent     map[outbox.Identity]*Entry // on their way to the sink
+	sent     map[outbox.Identity]*Entry // given to the sink
 	triggers int
 	asked    []time.Duration // of DueIn
 }

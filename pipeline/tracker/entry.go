@@ -24,7 +24,7 @@ type Entry struct {
 	aside  bool   // it does not count in Unwritten, see Refused. Guarded by Tracker.mu
 }
 
-// Sends is what dispatch remembers of a row; it stands here so that a row costs one allocation. Dispatch alone uses it.
+// Sends is what dispatch remembers of a row; it is here so that a row costs one allocation. Dispatch alone uses it.
 type Sends struct {
 	Count    int       // how often it was handed to the sink
 	First    time.Time // of its first send; zero before, and once there is a completion

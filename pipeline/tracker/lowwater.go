@@ -108,7 +108,7 @@ func (m *lowWater) settle(seq uint64) error {
 	return nil
 }
 
-// withdrawn stands for the number of a transaction that was dropped.
+// withdrawn replaces the number of a transaction that was dropped.
 const withdrawn = math.MaxUint64
 
 // forgotten reports whether reset has forgotten a transaction or it was dropped.

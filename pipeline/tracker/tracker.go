@@ -117,7 +117,7 @@ func (t *Tracker) Written(list []outbox.Completion) {
 		}
 		t.unlist(e)
 		if list[i].Action == outbox.ActionRetry {
-			t.sweeps.DueIn(e.id, list[i].Delay) // the database has counted from the write a moment ago
+			t.sweeps.DueIn(e.id, list[i].Delay) // the database counted from the write before
 		}
 		if e.LogOnly && list[i].Action == outbox.ActionMarkSent {
 			continue // see Settled

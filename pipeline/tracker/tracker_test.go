@@ -60,8 +60,8 @@ func TestOwnedRowsAreDropped(t *testing.T) {
 func TestMoveBackKeepsTheMarkBehindRowsInFlight(t *testing.T) {
 	a := newAccount(t)
 	a.offer("[1]", row(1))
-	if epoch, err := a.Reset(outbox.MySQL, end(0)); err != nil || epoch != a.Generation() || epoch == 0 {
-		t.Fatal(epoch, err)
+	if generation, err := a.Reset(outbox.MySQL, end(0)); err != nil || generation != a.Generation() || generation == 0 {
+		t.Fatal(generation, err)
 	}
 	a.next = 0
 	a.offer("[]", row(1))
@@ -135,7 +135,7 @@ func TestRewindGoesBackToTheMark(t *testing.T) {
 	a.wantCheckpoint(300, uuid+":1-3")
 }
 
-// A sweep takes what it finds for rows that the log never showed unless it is told otherwise: the activity epoch changes with everything
+// A sweep takes what it finds for rows that the log never showed unless the caller says otherwise: the activity number changes with everything
 // that leaves a row to it, and with nothing else.
 func TestActivityChangesWithWhatIsLeftToTheSweep(t *testing.T) {
 	finish := func(action outbox.Action) func(*account) {

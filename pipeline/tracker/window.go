@@ -2,7 +2,7 @@ package tracker
 
 import "github.com/canal-outbox/canal-outbox/outbox"
 
-// Window counts rows in memory, or on their way to the table: their number, their bytes, and how many of them the log did not bring.
+// Window counts rows in memory, or to be written to the table: their number, their bytes, and how many of them the log did not bring.
 // Its owner guards it by a lock.
 type Window struct{ Rows, Bytes, Swept int }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// classify turns an error of the client library into its class and a reason for an operator. It is the only place that interprets
+// classify maps an error of the client library to its class and a reason for an operator. It is the only place that interprets
 // such errors. Error codes: Apache Kafka protocol guide, "Error Codes".
 func classify(err error) (outbox.Class, string) {
 	class, advice := classOf(err)
@@ -85,7 +85,7 @@ func classOfCode(code *kerr.Error) (outbox.Class, string) {
 	// Written by the leader, or possibly written.
 	case kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException:
 		return outbox.ClassUnknown, ""
-	// A failed checksum is retriable by the protocol, but it concerns this batch and the client gives up at once.
+	// A failed checksum is retriable by the protocol, but it concerns this batch and the client fails it at once.
 	case kerr.CorruptMessage:
 		return outbox.ClassRefused, ""
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// The brokers of a cluster are killed by turns while messages are sent, and each second time the relay as well. What the sink has reported as sent is
+// The brokers of a cluster are killed alternately while messages are sent, and each second time the relay as well. What the sink has reported as sent is
 // found by the next process, and a reader of committed records sees each message once.
 func TestExactlyOnThreeBrokers(t *testing.T) {
 	if testing.Short() {
@@ -110,7 +110,7 @@ func (s *sentRows) add(life int, results []sink.Result) {
 	}
 }
 
-// killed gives up the results that a killed process owes.
+// killed drops the results that a killed process owes.
 func (s *sentRows) killed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

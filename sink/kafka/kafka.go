@@ -6,7 +6,7 @@
 // refused, its messages are sent again one by one, so that only the faulty one is refused.
 //
 // A Sink owns one goroutine that reports results and one that sends messages one by one, in addition to those of the client
-// library; all end in Close. A request to brokers that cannot be dialled leaves one goroutine until the library gives up, after
+// library; all end in Close. A request to brokers that cannot be dialled leaves one goroutine until the library fails it, after
 // ten seconds.
 package kafka
 

@@ -26,7 +26,7 @@ type Place struct {
 type Fate uint8
 
 const (
-	Unsure    Fate = iota // the coordinator knows
+	Unsure    Fate = iota // only the coordinator can say
 	Committed             // its messages are to be visible
 	Aborted               // they are never to be
 )
@@ -55,7 +55,7 @@ func (b *brokers) mend(ctx context.Context, id int, ends Ends) error {
 		return err
 	}
 	f := &fencing{Client: client, id: transactionalID(b.name, id)}
-	if f.tells, err = serves(ctx, client, kmsg.DescribeTransactions, 0); err != nil {
+	if f.asks, err = serves(ctx, client, kmsg.DescribeTransactions, 0); err != nil {
 		return err
 	}
 	fate, err := f.fence(ctx)
@@ -130,7 +130,7 @@ func listed(ctx context.Context, ask func(context.Context, ...string) (kadm.List
 type fencing struct {
 	*kgo.Client
 	id       string // the transactional id
-	tells    bool   // the coordinator can be asked for the state of the id: brokers of 3.0 and later
+	asks     bool   // the coordinator can be asked for the state of the id: brokers of 3.0 and later
 	producer int64
 	epoch    int16
 }
@@ -174,9 +174,9 @@ func busy(err error) bool {
 	return kerr.IsRetriable(err) || errors.Is(err, kerr.ConcurrentTransactions)
 }
 
-// state is what the coordinator says of the id; empty when it knows nothing of it, or may not say.
+// state is what the coordinator says of the id; empty when it has none, or may not say.
 func (f *fencing) state(ctx context.Context) (string, error) {
-	if !f.tells {
+	if !f.asks {
 		return "", nil
 	}
 	for {

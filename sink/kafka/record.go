@@ -130,7 +130,7 @@ func isAdded(m *outbox.Message, name string) bool {
 const recordOverhead = 61
 
 // refusal returns why the broker would never accept the message, or "". It must not refuse what would fit: lengths are rounded
-// down, only the client knows the exact size.
+// down, only the client has the exact size.
 func (s *Sink) refusal(d *delivery) string {
 	if reason := topicFault(d.message.Topic); reason != "" {
 		return reason

@@ -138,7 +138,7 @@ type times struct {
 	// wire: that one is kept until its answer (or Close), because sending it again would lose the protection against duplicates.
 	delivery time.Duration
 	dial     time.Duration // of one connection
-	close    time.Duration // of Close after its context has ended: the client library gives up what is on the wire
+	close    time.Duration // of Close after its context has ended: the client library fails what is on the wire
 }
 
 var usual = times{delivery: 30 * time.Second, dial: 10 * time.Second, close: 5 * time.Second}

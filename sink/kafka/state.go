@@ -175,7 +175,7 @@ func createState(cfg config, topic string) string {
 // incomplete is the error of a state topic without entries that it should have.
 func incomplete(cfg config, topic string) error {
 	return &sink.NoProofError{Why: fmt.Sprintf("the topic %s has lost records: some of the newest transactions are missing, so it is not known which "+
-		"rows were sent. Find out why (DeleteRecords, a retention, an unclean leader election). To go on, delete the topic and create it again: "+
+		"rows were sent. Find out why (DeleteRecords, a retention, an unclean leader election). To continue, delete the topic and create it again: "+
 		"rows that were published and that their table does not show as SENT are then published again.\n%s", topic, createState(cfg, topic))}
 }
 

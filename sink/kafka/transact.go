@@ -20,7 +20,7 @@ type verdict uint8
 const (
 	committed verdict = iota + 1
 	aborted           // nothing of it will ever be visible
-	unsure            // the sink was stopped before that could be told
+	unsure            // the sink was stopped before that was known
 )
 
 // transaction is the result of one.
@@ -250,7 +250,7 @@ func ofTransaction(err error) bool {
 		return false
 	}
 	switch code {
-	case kerr.UnknownTopicID, // the topic was deleted and created again: a new client knows its new id
+	case kerr.UnknownTopicID, // the topic was deleted and created again: a new client gets its new id
 		kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidTxnState, kerr.InvalidProducerIDMapping, kerr.UnknownProducerID,
 		kerr.OutOfOrderSequenceNumber, kerr.TransactionAbortable, kerr.OperationNotAttempted, kerr.ConcurrentTransactions,
 		kerr.TransactionCoordinatorFenced, kerr.TransactionalIDAuthorizationFailed, kerr.CoordinatorNotAvailable, kerr.NotCoordinator,
@@ -260,7 +260,7 @@ func ofTransaction(err error) bool {
 	return false
 }
 
-// TransactionalIDs is the number of ids that take turns: a broker takes no message of a transaction while it still writes the end of that id's
+// TransactionalIDs is the number of ids that are used alternately: a broker takes no message of a transaction while it still writes the end of that id's
 // previous one, and lets the producer wait for 20 ms (add.partitions.to.txn.retry.backoff.ms). With two, that was the p99 at 500 messages a second.
 const TransactionalIDs = 4
 

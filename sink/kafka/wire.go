@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// wire knows which messages were never written to a connection, so that a stop can give them back. The client library does not say: it fails
+// wire records which messages were never written to a connection, so that a stop can give them back. The client library does not say: it fails
 // all messages that it holds with one error.
 //
 // Each Send has a number before the library has its messages, and each write of a produce request covers all numbers so far. So a message

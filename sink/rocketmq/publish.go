@@ -154,7 +154,7 @@ func (p *publisher) patiently(q *queue, batch []item, part []int) (*primitive.Se
 	}
 }
 
-// attempt is one request. It turns a panic of the library into an error: the library holds no lock after a panic.
+// attempt is one request. It returns a panic of the library as an error: the library holds no lock after a panic.
 func (p *publisher) attempt(q *queue, batch []item, part []int) (result *primitive.SendResult, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -186,7 +186,7 @@ func (b *bench) untilSent(all []*outbox.Message) (uncertain map[string]bool) {
 }
 
 // closeDuringOutage: Close does not wait for a broker that never answers, and reports nothing as sent that is not. A sink whose
-// client gives up by itself after a time must have a longer one than Patience here, so that a Close which waits for it is seen.
+// client fails by itself after a time must have a longer one than Patience here, so that a Close which waits for it is seen.
 func closeDuringOutage(t *testing.T, b *bench) {
 	if b.Stop == nil {
 		t.Skip("the broker cannot be stopped")

@@ -72,7 +72,7 @@ func illegalTopic(t *testing.T, b *bench) {
 
 func unknownTopic(t *testing.T, b *bench) {
 	if b.UnknownTopic == "" {
-		t.Skip("this sink knows every topic")
+		t.Skip("this sink has every topic")
 	}
 	topic := b.Topic(t)
 	unknown := b.message(b.UnknownTopic, "k")

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkExactlyOnce measures what sink.kafka.exactly_once costs, beside the usual way in one run, to a consumer of committed records:
+// BenchmarkExactlyOnce measures what sink.kafka.exactly_once costs, next to the usual way in one run, to a consumer of committed records:
 // latency and CPU at 500 rows a second, and the drain of a backlog in the log until it is received.
 func BenchmarkExactlyOnce(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")

@@ -11,8 +11,8 @@ import (
 )
 
 // BenchmarkHarm measures the relay's effect on the application: eight connections write business and outbox rows at REPEATABLE
-// READ on the same server: alone, when nothing reads the log; beside a process that only tails and produces; and beside the relay. Then the
-// same beside each of the two while it works off a backlog.
+// READ on the same server: alone, when nothing reads the log; next to a process that only tails and produces; and next to the relay. Then the
+// same next to each of the two while it works off a backlog.
 func BenchmarkHarm(b *testing.B) {
 	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
 		f := newFixture(b, flavor, "kafka")

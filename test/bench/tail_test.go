@@ -32,7 +32,7 @@ const tailEnv = "BENCH_TAIL"
 type Tail struct {
 	Database, Schema, Broker string
 	From                     outbox.Position
-	Want                     int // after so many rows are acknowledged it says so, by a line; it goes on
+	Want                     int // after this number of rows is acknowledged it says so, by a line; it continues
 }
 
 // tail is that process, until it is killed.

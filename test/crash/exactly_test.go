@@ -53,7 +53,7 @@ func TestP3_ExactlyOnceAfterTakeOver(t *testing.T) {
 }
 
 // The broker, which is the coordinator of the transactions, is killed and frozen, and its replies are cut, while rows come: a reader of
-// committed records gets each row once, the rows of a key in order, and the relay goes on by itself.
+// committed records gets each row once, the rows of a key in order, and the relay continues by itself.
 func TestP3_ExactlyOnceWhileTheBrokerFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
@@ -94,7 +94,7 @@ func TestP3_ExactlyOnceWhileTheBrokerFails(t *testing.T) {
 	b.stop(t)
 }
 
-// written waits until the load has written so many more rows.
+// written waits until the load has written n more rows.
 func (b *bed) written(t *testing.T, rows int) {
 	t.Helper()
 	want := b.load.Ledger.Len() + rows

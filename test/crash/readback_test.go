@@ -12,12 +12,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// patient waits for a broker that is busy: RocketMQ's takes seconds for its statistics beside other load, and without them nothing is found.
+// patient waits for a broker that is busy: RocketMQ's takes seconds for its statistics under other load, and without them nothing is found.
 const patient = "read_back: {max_time: 1m}"
 
-var killings = flag.Int("kills", 0, "kill the relay so many times beside each pair of real servers, and let others take over half as often; 0: a few times on MySQL")
+var killings = flag.Int("kills", 0, "kill the relay this number of times with each pair of real servers, and let others take over half as often; 0: a few times on MySQL")
 
-// SIGKILL beside a real broker, between the broker and the journal and at any time: with read_back nothing is sent twice. The same
+// SIGKILL with a real broker, between the broker and the journal and at any time: with read_back nothing is sent twice. The same
 // kills without it are the control, and send some rows again.
 func TestP3_ReadBackAfterKill(t *testing.T) {
 	onPairs(t, brokers, func(t *testing.T, flavor testkit.Flavor, open opens) {

@@ -111,7 +111,7 @@ var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Databas
 	},
 }
 
-// The database fails over while one relay is active and another stands by. The lease moves along: one of them is active on the
+// The database fails over while one relay is active and another is the standby. The lease moves along: one of them is active on the
 // new server, whether the active one survives or dies with the old server. The new server delivers the rows that were not
 // published, also those of the table without a status. If the new server lacks what the active one has seen, both refuse it until
 // an operator accepts it.

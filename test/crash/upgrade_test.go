@@ -41,7 +41,7 @@ func (b *bed) published(t *testing.T) map[string]int {
 	return count
 }
 
-// Two builds take turns on one state directory and are killed under load each time: nothing is lost, and what was in the journal or SENT in the
+// Two builds run alternately on one state directory and are killed under load each time: nothing is lost, and what was in the journal or SENT in the
 // table at a kill is not sent again.
 func TestUpgradeAndBack(t *testing.T) {
 	relay.Long(t)

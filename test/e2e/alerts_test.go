@@ -32,7 +32,7 @@ func TestAFailedRowRaisesAnAlert(t *testing.T) {
 	l.wait("the row to fail", func() bool { return l.metric("failed_total", `reason="permanent"`) == 1 })
 	body := <-bodies
 	l.commit("beside") // while the webhook does not answer
-	l.wait("the row beside it to be sent", func() bool {
+	l.wait("the row after it to be sent", func() bool {
 		n := l.number("SELECT COUNT(*) FROM t_local_message WHERE status = 2")
 		return n == 1
 	})

@@ -97,13 +97,13 @@ func TestA06_KilledSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// refusal is the packet with which a server turns a client away instead of greeting it.
+// refusal is the packet with which a server refuses a client instead of greeting it.
 func refusal(code int, stateAndText string) []byte {
 	payload := append([]byte{0xff, byte(code), byte(code >> 8), '#'}, stateAndText...)
 	return append([]byte{byte(len(payload)), byte(len(payload) >> 8), 0, 0}, payload...)
 }
 
-// front stands before a server, counts the connections, and refuses them on request.
+// front is a proxy before a server, counts the connections, and refuses them on request.
 type front struct {
 	*testkit.Proxy
 

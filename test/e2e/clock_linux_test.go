@@ -41,7 +41,7 @@ func TestD13_DatabaseClock(t *testing.T) {
 		want = append(want, "delayed", "later", "claimed")
 		l.wait("the lag to be true again, under traffic", func() bool {
 			worst := 0.0
-			for range 20 { // a heartbeat, which knows of no lag, may come in between
+			for range 20 { // a heartbeat, which has no lag, may come in between
 				key := fmt.Sprint("back", len(want))
 				l.commit(key)
 				want = append(want, key)

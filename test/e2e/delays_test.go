@@ -45,7 +45,7 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	})
 }
 
-// A relay that stands still for two seconds publishes the rows that became due meanwhile when it continues, and not behind the backlog of its sweep.
+// A relay that is frozen for two seconds publishes the rows that became due meanwhile when it continues, and not behind the backlog of its sweep.
 func TestDueRowsOfAStallAreNotBehindTheBacklog(t *testing.T) {
 	relay.Long(t)
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
@@ -143,7 +143,7 @@ func newDelays(t *testing.T, flavor testkit.Flavor, sweep ...string) (l *stage, 
 	}
 }
 
-// waiting writes rows of a kind that become due after an interval, spread over so many seconds.
+// waiting writes rows of a kind that become due after an interval, spread over some seconds.
 func (l *stage) waiting(kind string, rows int, after string, seconds int) {
 	l.t.Helper()
 	const chunk = 1000

@@ -3,7 +3,7 @@
 //
 //   - a world (matrix_test.go) is the built program with each kind of database and broker, under every step an operator takes;
 //   - a stage (stage_test.go) is the built program between a database and a broker that goes away, swallows, refuses and loses
-//     answers, and shows that it lives through that and does no harm to the application beside it;
+//     answers, and shows that it lives through that and does no harm to the application next to it;
 //   - a lab (lab_test.go) is the relay in this process with a Kafka on the wire (kfake), and shows what becomes of rows when the
 //     log does not show them or cannot be followed.
 //

@@ -16,7 +16,7 @@ import (
 )
 
 // FAILED rows of layouts with numbers, with words, and with a text key and no time of failure are tried again slowly: one refusal makes
-// them FAILED again, and the webhook is told of each once; when the broker takes them they are SENT. The layout without FAILED has
+// them FAILED again, and the webhook gets each once; when the broker takes them they are SENT. The layout without FAILED has
 // nothing to do.
 func TestFailedRowsAreTriedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {

@@ -20,7 +20,7 @@ func (l *lab) through() *testkit.Proxy {
 	return p
 }
 
-// twin makes schema and tables of the lab on another server, for one that stands behind the same address later.
+// twin makes schema and tables of the lab on another server, for one that is behind the same address later.
 func (l *lab) twin(db *testkit.Database) {
 	l.t.Helper()
 	testkit.Exec(l.t, db.Root(), "CREATE DATABASE "+l.schema)
@@ -60,7 +60,7 @@ func (l *lab) wantUntouched(tampered string, before ...string) {
 	}
 }
 
-// A09, A11, C11: another server stands behind the same address. Nothing is read from it, published or written; with the
+// A09, A11, C11: another server is behind the same address. Nothing is read from it, published or written; with the
 // operator's consent it is taken over as a gap; TestA09_OperatorMeetsAnotherServer moves the checkpoint in its place.
 func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {

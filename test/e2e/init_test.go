@@ -29,7 +29,7 @@ func TestInit(t *testing.T) {
 	})
 }
 
-// The same with RocketMQ, whose names of topics have no dots: a rule stands for the topics of Debezium's layout.
+// The same with RocketMQ, whose names of topics have no dots: a rule covers the topics of Debezium's layout.
 func TestInitRocketMQ(t *testing.T) {
 	t.Parallel()
 	relay.Long(t)

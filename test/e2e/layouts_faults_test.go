@@ -73,7 +73,7 @@ func (l *everyLayout) purged(from int) {
 	}
 }
 
-// noCopies shows that each of so many rows came once.
+// noCopies shows that each of n rows came once.
 func (l *everyLayout) noCopies(from, rows int) {
 	l.t.Helper()
 	got, want := map[string]int{}, map[string]int{}

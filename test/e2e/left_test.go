@@ -90,14 +90,14 @@ func TestStatusSaysThatPublishingWaitsForStatuses(t *testing.T) {
 	l.mapping, l.more = ", ordering: key", "fallback: {interval: 1h, threshold: 1h}"
 	l.start()
 	holder := l.session("LOCK TABLES t_local_message WRITE")
-	for n := range 50 { // up to 10,000 may be on their way when 10,000 wait
+	for n := range 50 { // up to 10,000 may be in flight when 10,000 wait
 		holder.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...))
 	}
 	says := func() bool {
 		status, err := l.admin().Status(t.Context())
 		testkit.Must(t, err)
 		return slices.ContainsFunc(status.Problems, func(p string) bool {
-			rows := 0 // those that may wait, and what was on its way when they were so many
+			rows := 0 // those that may wait, and what was in flight when their number was reached
 			_, err := fmt.Sscanf(p, "nothing is published until statuses are written: %d rows wait for theirs", &rows)
 			return err == nil && rows >= 10_000
 		})
@@ -141,7 +141,7 @@ func TestP8_AStuckTableStopsNoOther(t *testing.T) {
 		l.branch("third", "INSERT INTO third VALUES (1)")
 		l.start()
 		holder := l.session("LOCK TABLES t_local_message WRITE")
-		for n := range 50 { // 25,000 rows: 10,000 may wait for their statuses while as many are on their way
+		for n := range 50 { // 25,000 rows: 10,000 may wait for their statuses while as many are in flight
 			holder.exec("INSERT INTO t_local_message " + columns + values(keys(fmt.Sprint(n, "-"), 500)...))
 		}
 		l.wait("rows of the locked table to be left to the sweep", func() bool { return l.deferred("table") > 0 })
@@ -167,7 +167,7 @@ func TestP8_ABacklogDelaysNoOtherTable(t *testing.T) {
 		}
 		left := func() int { return l.number("SELECT COUNT(*) FROM t_local_message WHERE status = 0") }
 		l.start()
-		l.wait("several turns", func() bool { return left() < 2700 }) // the other table was listed once
+		l.wait("several shares of the sweep", func() bool { return left() < 2700 }) // the other table was listed once
 		hidden.exec("INSERT INTO other " + columns + values("comes meanwhile"))
 		hidden.exec("UPDATE other SET created_at = created_at - INTERVAL 1 HOUR") // older than the threshold
 		l.exec("INSERT INTO other " + columns + values("of the log"))

@@ -52,8 +52,8 @@ func TestStartAndStopAtAnyMoment(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- app.Run(ctx, cfg, app.Options{Version: "test"}, zap.New(core)) }()
-		moment := time.Now().Add(time.Duration(random.Int64N(int64(starts))))
-		for i := 0; time.Now().Before(moment); i++ {
+		until := time.Now().Add(time.Duration(random.Int64N(int64(starts))))
+		for i := 0; time.Now().Before(until); i++ {
 			key := fmt.Sprintf("r%d-%d", round, i)
 			application.exec(insert(key))
 			want = append(want, key)

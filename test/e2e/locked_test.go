@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// P8: a start beside a table that nobody else can read publishes the rows of the others, those that were committed before it too. Another session has
+// P8: a start with a table that no other session can read publishes the rows of the others, those that were committed before it too. Another session has
 // locked it, or an ALTER TABLE waits for a transaction.
 func TestP8_AStartBesideALockedTable(t *testing.T) {
 	relay.Long(t)

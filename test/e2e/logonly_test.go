@@ -21,7 +21,7 @@ import (
 type logOnly struct {
 	*everyLayout
 	topics []string
-	rows   int // of both tables, so many are committed and can be published
+	rows   int // of both tables; they are committed and can be published
 }
 
 func newLogOnly(t *testing.T, flavor testkit.Flavor) (*logOnly, *fakekafka.Cluster) {

@@ -107,7 +107,7 @@ func TestA15_A18_LargeTransactionBehindAPausedBroker(t *testing.T) {
 	})
 }
 
-// large commits one transaction with so many rows, whose bodies have that many bytes.
+// large commits one transaction with a number of rows, whose bodies have that many bytes.
 func (l *stage) large(name string, rows, size int) {
 	l.t.Helper()
 	tx, err := l.sql.Begin()
@@ -140,7 +140,7 @@ func (l *stage) heldWithin(limit, body int64) {
 func (l *stage) blockedFor(least time.Duration) {
 	l.t.Helper()
 	var since time.Time
-	l.wait("the server's dump to stand still", func() bool {
+	l.wait("the server's dump to stop", func() bool {
 		var state string
 		err := l.db.Root().QueryRow("SELECT STATE FROM " + l.db.Processlist() + " WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&state)
 		if err != nil || !strings.Contains(state, "Sending") && !strings.Contains(state, "Writing") {

@@ -23,7 +23,7 @@ func TestMoveStateToAnotherDirectory(t *testing.T) {
 	before := keys("before", 30)
 	l.commit(before...)
 	l.sent()
-	l.commit("in flight") // or not any more: the export is of any moment
+	l.commit("in flight") // or not any more: the export is of any time
 	file := filepath.Join(l.dir, "state.jsonl")
 	out, err := os.Create(file)
 	testkit.Must(t, err)

@@ -58,7 +58,7 @@ func (w *withoutGTIDs) catchUp() {
 	testkit.Must(w.t, w.replica.CatchUp(w.t.Context(), w.primary))
 }
 
-// cutOff disconnects the relay from every server; turn lets its address lead to the replica, which is a primary from then on.
+// cutOff disconnects the relay from every server; redirect lets its address lead to the replica, which is a primary from then on.
 func (w *withoutGTIDs) cutOff() {
 	w.t.Helper()
 	testkit.Must(w.t, w.proxy.Refuse(true))
@@ -76,7 +76,7 @@ func (w *withoutGTIDs) other(options testkit.DatabaseOptions) {
 	testkit.Exec(w.t, w.replica.Root(), ddl)
 }
 
-func (w *withoutGTIDs) turn() {
+func (w *withoutGTIDs) redirect() {
 	w.t.Helper()
 	testkit.Must(w.t, w.replica.Promote(w.t.Context()))
 	w.db, w.sql = w.replica, w.replica.Connect(w.t, w.schema)
@@ -129,7 +129,7 @@ func TestA11_FailoverWithoutGTIDsToACopyThatIsBehind(t *testing.T) {
 		return err == nil && st.Positions.Checkpoint.Compare(end) >= 0
 	})
 	w.cutOff()
-	w.turn()
+	w.redirect()
 	w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })
 	w.reading()
 	w.wait("the rows to be SENT again", func() bool { return w.number("SELECT COUNT(*) FROM t_local_message WHERE status <> 2") == 0 })
@@ -151,7 +151,7 @@ func TestA11_FailoverWithoutGTIDsWhileTheLeaseWaits(t *testing.T) {
 	testkit.Must(t, w.replica.Promote(t.Context()))
 	lock := &lab{t: t, sql: w.replica.Connect(t, w.schema)}
 	row := lock.session("BEGIN", "SELECT * FROM canal_outbox_lease FOR UPDATE")
-	w.turn()
+	w.redirect()
 	name := w.column("SELECT @@server_uuid")[0]
 	w.wait("the relay to write into the lease", func() bool {
 		return w.number("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE %canal_outbox_lease%"+name+"%'") > 0
@@ -179,14 +179,14 @@ func TestA11_FailoverWithoutGTIDs(t *testing.T) {
 			w.cutOff()
 			w.write("during", 20)
 			w.catchUp()
-			w.turn()
+			w.redirect()
 			w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })
 		},
 		"while it is stopped": func(w *withoutGTIDs) {
 			w.stop()
 			w.write("during", 20)
 			w.catchUp()
-			w.turn()
+			w.redirect()
 			w.start()
 		},
 	}
@@ -221,12 +221,12 @@ func TestA11_OldCopiesWithoutGTIDsAreRefused(t *testing.T) {
 			w.write("later", 20)
 			w.account(w.rows...)
 			w.stop()
-			w.turn()
+			w.redirect()
 		},
 		"other data": func(w *withoutGTIDs) {
 			w.stop()
 			w.other(testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}})
-			w.turn()
+			w.redirect()
 		},
 	}
 	sameID := func(w *withoutGTIDs) testkit.DatabaseOptions {
@@ -239,7 +239,7 @@ func TestA11_OldCopiesWithoutGTIDsAreRefused(t *testing.T) {
 		w.exec("UPDATE canal_outbox_lease SET expires_at = UTC_TIMESTAMP(3) WHERE epoch > 0") // as a kill leaves it
 		w.start()                                                                             // it has read its own row, of the recorded server
 		w.other(sameID(w))
-		w.turn()
+		w.redirect()
 		w.proxy.Cut()
 	}
 	refused["an old copy on a server with the same server_id, while it runs"] = func(w *withoutGTIDs) {
@@ -254,14 +254,14 @@ func TestA11_OldCopiesWithoutGTIDsAreRefused(t *testing.T) {
 		}
 		w.write("later", 20)
 		w.account(w.rows...)
-		w.turn()
+		w.redirect()
 		w.proxy.Cut()
 	}
-	for name, turn := range refused {
+	for name, prepare := range refused {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWithoutGTIDs(t)
-			turn(w)
+			prepare(w)
 			w.exec(insert("open"))
 			if w.cancel != nil { // it runs
 				w.wantRefusal()

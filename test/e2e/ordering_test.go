@@ -34,7 +34,7 @@ func TestD14_OrderByKeyThroughARefusalAndARestart(t *testing.T) {
 		commit(2)
 		waiting := 0
 		settled := func(rounds int) func() bool {
-			return func() bool { // every row that is not of a waiting key is sent; right after a start every key may wait for a moment
+			return func() bool { // every row that is not of a waiting key is sent; right after a start every key may wait shortly
 				sent := l.number("SELECT COUNT(*) FROM t_local_message WHERE status = 2")
 				waiting = int(l.metric("waiting_keys", ""))
 				return waiting > 0 && waiting < len(keys) && sent == rounds*(len(keys)-waiting)

@@ -80,7 +80,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("after the pause: %+v, %v", s.Paused, err)
 	}
 
-	// Without a daemon the state directory is paused, and a relay that starts finds it so.
+	// Without a running relay the state directory is paused, and a relay that starts finds it so.
 	l.stop()
 	offline, err := app.OpenOffline(t.Context(), l.config(), true)
 	testkit.Must(t, err)

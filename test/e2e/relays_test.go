@@ -31,7 +31,7 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 			}
 			seen[l] = l.twofold()
 		}
-		first.wait("the log to say so", func() bool { return logged(other) > 0 }) // a moment after status does
+		first.wait("the log to say so", func() bool { return logged(other) > 0 }) // shortly after status does
 		if logged(other) != 1 || logged(none) != 0 {
 			t.Errorf("the log has %d lines about another relay, and %d that there is none", logged(other), logged(none))
 		}
@@ -41,7 +41,7 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 		}
 		second.stop()
 		first.wait("the end of the other relay to be seen", func() bool { return first.twofold() == 0 && first.metric("other_relays") == 0 })
-		// The log shows it a moment after status. Between the two connections one look may find no relay.
+		// The log shows it shortly after status. Between the two connections one look may find no relay.
 		first.wait("the log to say so", func() bool { return logged(none) == logged(other) })
 		if n := logged(none); n > 2 {
 			t.Errorf("the log has %d lines that there is no other relay", n)

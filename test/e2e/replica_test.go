@@ -14,7 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// D12: candidates come from a replica. One that shows rows as PENDING that were sent long ago causes no copy; one that stands still
+// D12: candidates come from a replica. One that shows rows as PENDING that were sent long ago causes no copy; one whose replication has stopped
 // causes no loss: here are rows that only a regular sweep finds, because no INSERT in the log shows them as PENDING.
 func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 	relay.Long(t)
@@ -53,7 +53,7 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 		}
 		testkit.Exec(t, there, stop)
 		if _, following, err := server.ReplicaLag(ctx, asked); err != nil || following {
-			t.Errorf("a replica that stands still follows %v: %v", following, err)
+			t.Errorf("a replica whose replication has stopped follows %v: %v", following, err)
 		}
 		l.exec("UPDATE t_local_message SET status = 0, created_at = NOW(3) - INTERVAL 1 HOUR WHERE status = 9")
 		l.account(slices.Concat(sent, hidden)...)

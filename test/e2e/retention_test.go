@@ -91,7 +91,7 @@ func TestD19_OldRowsLeaveBesideALoad(t *testing.T) {
 	})
 }
 
-// preview asks without a daemon what would leave.
+// preview asks without a running relay what would leave.
 func (l *stage) preview(sent, failed int) {
 	l.t.Helper()
 	out, errOut, code := l.Command(l.t, "retention", "--dry-run", "-o", "json")

@@ -118,7 +118,7 @@ func resetCheckpoint(t *testing.T, page string) {
 	r.values["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77"] = at.GTIDs
 	now := r.nextSecond() // the log begins before it
 	r.values["2026-01-02 15:04:05 Asia/Shanghai"] = now + " UTC"
-	r.nextSecond() // the rows that follow are behind that moment
+	r.nextSecond() // the rows that follow are behind that time
 	r.writes(20)
 	end := relay.LogEnd(r.t, r.sql)
 	r.hooks["Return"] = func() {

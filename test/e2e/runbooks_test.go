@@ -24,7 +24,7 @@ type reader struct {
 	*stage
 	dir      string
 	machines []*relay.Relay    // the second one is what a page calls the new machine, or the standby
-	values   map[string]string // what stands for the examples of the page
+	values   map[string]string // what replaces the examples of the page
 	hooks    map[string]func() // what happens in the world when the reader comes to a heading
 	printed  string            // by the last sh block
 }
@@ -55,7 +55,7 @@ func newReaderOn(t *testing.T, db *testkit.Database, opts relay.Options) *reader
 
 func (r *reader) bin(machine int) string { return filepath.Join(r.dir, fmt.Sprint("bin", machine)) }
 
-// program stands for the one in the path of a machine, whose configuration is where it is always looked for. Who asks for the status looks
+// program replaces the one in the path of a machine, whose configuration is where it is always looked for. Who asks for the status looks
 // until all is well.
 const program = `#!/bin/bash
 if [ "$1" != status ]; then exec %[1]s "$@" --config %[2]s; fi
@@ -174,7 +174,7 @@ func (r *reader) command(page string, machine int, line string) {
 	}
 }
 
-// start starts a relay and returns when it reads the binlog or stands by.
+// start starts a relay and returns when it reads the binlog or is a standby.
 func (r *reader) start(machine int) {
 	r.t.Helper()
 	m := r.machines[machine]
@@ -201,7 +201,7 @@ func (r *reader) shell(page string, machine int, script string) {
 	}
 }
 
-// prints checks that the last commands printed the lines of a text block; ... stands for anything.
+// prints checks that the last commands printed the lines of a text block; ... matches anything.
 func (r *reader) prints(page, text string) {
 	r.t.Helper()
 	rest := r.printed

@@ -9,7 +9,7 @@ import (
 
 // A35, A36: a primary that waits for a replica's acknowledgement after it has synced its log (AFTER_SYNC) shows a transaction
 // to the relay before the replica has it, and before any session sees its rows. The relay publishes it then; its mark waits
-// for the row and nothing is published again. Were the primary lost in that moment, the message would be of a transaction
+// for the row and nothing is published again. Were the primary lost then, the message would be of a transaction
 // that the replica lacks.
 func TestA35_A36_PublishedBeforeTheReplicaHasIt(t *testing.T) {
 	relay.Long(t)

@@ -88,7 +88,7 @@ func (l *lab) wantCollision() {
 		return plain(e.Message) || plain(fmt.Sprint(e.ContextMap()["error"]))
 	}
 	lines := func() int { return l.logs.Filter(told).FilterLevelExact(zap.WarnLevel).Len() }
-	l.wait("the log to report the collision", func() bool { return lines() > 0 }) // a moment after status does
+	l.wait("the log to report the collision", func() bool { return lines() > 0 }) // shortly after status does
 	if n := lines(); n != 1 {
 		l.t.Errorf("%d log lines report the collision", n)
 	}

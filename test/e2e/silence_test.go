@@ -22,7 +22,7 @@ type unanswered struct {
 
 func (q unanswered) Sink() string { return fmt.Sprintf("rocketmq: {name_servers: [%q]}", q.names) }
 
-// newUnanswered stands between the relay and both servers: before the broker to lose answers, before the name server so that
+// newUnanswered is a proxy between the relay and both servers: before the broker to lose answers, before the name server so that
 // routes lead there.
 func newUnanswered(t *testing.T, broker *testkit.RocketMQ, word string) unanswered {
 	t.Helper()

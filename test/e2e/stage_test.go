@@ -78,7 +78,7 @@ func (l *stage) settled() relay.Account {
 }
 
 // settledAfterOutages is settled where the relay itself may have sent messages again. The order of a key is promised without that only
-// (P5): half-open trials are of different messages in turn, and one that succeeds may come before an older one of its key. While the
+// (P5): half-open trials are of different messages, and one that succeeds may come before an older one of its key. While the
 // client has carried every message through, the order is promised and looked at.
 func (l *stage) settledAfterOutages() relay.Account {
 	l.t.Helper()

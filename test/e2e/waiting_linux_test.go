@@ -30,7 +30,7 @@ func TestWaitingRowsTakeNoMemory(t *testing.T) {
 			at, digits, digits, digits, digits))
 	}
 	l.exec("UPDATE t_local_message SET next_retry_time = NOW(3) + INTERVAL 5 MINUTE + INTERVAL RAND() * 600000000 MICROSECOND WHERE biz_key LIKE 'w%'")
-	near := waiting / 2 // more than timers are kept for become due within the stretch that a look sees
+	near := waiting / 2 // more than timers are kept for become due within the time that a look sees
 	l.exec(fmt.Sprintf("UPDATE t_local_message SET next_retry_time = NOW(3) + INTERVAL 45 SECOND + INTERVAL RAND() * 10000000 MICROSECOND WHERE biz_key LIKE 'w%%' LIMIT %d", near))
 	l.Start(t)
 	small := l.resident("VmRSS")

@@ -41,8 +41,8 @@ func TestA21_TimestampsUnderZonesOfTheHost(t *testing.T) {
 				testkit.Must(t, err)
 				for _, r := range records {
 					for _, h := range r.Headers {
-						if moment := want[string(r.Key)].Format(time.RFC3339Nano); h.Key == "created_at" && string(h.Value) != moment {
-							t.Errorf("%s: created at %s, want %s", r.Key, h.Value, moment)
+						if made := want[string(r.Key)].Format(time.RFC3339Nano); h.Key == "created_at" && string(h.Value) != made {
+							t.Errorf("%s: created at %s, want %s", r.Key, h.Value, made)
 						} else if h.Key == "created_at" {
 							delete(want, string(r.Key))
 						}

@@ -136,7 +136,7 @@ func (w *Writer) body(number int64) []byte {
 	return fmt.Appendf(nil, `{"number": %d, "price":1.0, "big":1e3,  "a":{"z":1,"b":[ ]}}`, number)
 }
 
-// Run writes transactions with that many writers until at least so many more rows are committed.
+// Run writes transactions with that many writers until at least this number of rows more is committed.
 func (l *Load) Run(t testing.TB, rows, writers int) {
 	t.Helper()
 	l.Start(t, rows, writers)()

@@ -23,7 +23,7 @@ func BuildCommit(repository, commit, program string) (err error) {
 }
 
 // ErrNoCommit reports a commit that the repository does not have, as a shallow clone.
-var ErrNoCommit = errors.New("git knows no such commit here: name one that `git log` shows, or fetch it first")
+var ErrNoCommit = errors.New("git has no such commit here: name one that `git log` shows, or fetch it first")
 
 // export writes the files of a commit into a new directory. The repository stays as it is.
 func export(repository, commit, into string) error {

@@ -136,7 +136,7 @@ func (r *Relay) Launch(t testing.TB, args ...string) {
 	r.launch(t, program, nil, args)
 }
 
-// Point is a place where a process that StartUntil started stands still; see internal/relay/faultpoints.go.
+// Point is a place where a process that StartUntil started is held; see internal/relay/faultpoints.go.
 type Point struct {
 	name, file string
 }
@@ -147,7 +147,7 @@ func (p Point) Release(t testing.TB) {
 	testkit.Must(t, os.Remove(p.file))
 }
 
-// StartUntil starts a process that stands still at the n-th occurrence of a named point. It returns when the process has
+// StartUntil starts a process that is held at the n-th occurrence of a named point. It returns when the process has
 // been started: it may come to the point before it reads the binlog.
 func (r *Relay) StartUntil(t testing.TB, point string, n int) Point {
 	t.Helper()
@@ -158,13 +158,13 @@ func (r *Relay) StartUntil(t testing.TB, point string, n int) Point {
 	return p
 }
 
-// reached reports whether the process stands at the point.
+// reached reports whether the process is held at the point.
 func (r *Relay) reached(p Point) bool {
 	_, err := os.Stat(p.file)
 	return err == nil
 }
 
-// Await returns when the process stands at the point.
+// Await returns when the process is held at the point.
 func (r *Relay) Await(t testing.TB, p Point) {
 	t.Helper()
 	testkit.WaitFor(t, startDeadline, "the point "+p.name, func() bool {

@@ -128,7 +128,7 @@ func (r *rotation) balance(read func() ([]relay.Record, error), secrets ...strin
 }
 
 // The password of the database changes twice under load: first with both valid for a while (MySQL), then at once, with a file that is empty
-// for a while. Every connection logs in anew each time. The relay goes on without a restart.
+// for a while. Every connection logs in again each time. The relay continues without a restart.
 func TestThePasswordOfTheDatabaseRotates(t *testing.T) {
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {

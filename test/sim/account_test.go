@@ -12,7 +12,7 @@ import (
 // account is what the checks know of a row.
 type account struct {
 	records     int  // in the broker
-	committedAs int  // in so many committed transactions
+	committedAs int  // the number of committed transactions it was in
 	owed        int  // records when an operator has set it back, and one more; 0: none has
 	journalled  dirs // whose journals have it
 	shown       dirs // whose processes the table has answered to its SENT
@@ -20,7 +20,7 @@ type account struct {
 	copySeen    bool // in the topic, by the process that has shown it as SENT
 	foreignSent bool // another sender says that it was sent
 	touched     bool // by a second writer
-	refused     int  // times that a process was told so
+	refused     int  // how often a process got that as the result
 	unknown     int  // times that a process got no answer, and was told that others do
 	attempts    uint64
 
@@ -103,7 +103,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	case r.logOnly:
 		w.checkAgain(i, r)
 	case r.copying == i.life:
-		w.violation("P3", "%s is sent while a copy of it is on its way", name(r.Identity))
+		w.violation("P3", "%s is sent while a copy of it is in flight", name(r.Identity))
 	case r.consumed && !r.foreignSent && !r.final.After(w.tookOver(i)):
 		w.violation("P3", "%s is sent again though a consumer has finished it", name(r.Identity))
 	case r.of(i.life).acked:
@@ -136,7 +136,7 @@ func (w *world) checkBody(r *row, m *outbox.Message) {
 	}
 }
 
-// answered notes what a process was told about a message. Callers hold mu.
+// answered notes what a process got as the result of a message. Callers hold mu.
 func (w *world) answered(i *incarnation, m *outbox.Message, o outbox.Outcome) {
 	r := w.byID[m.Identity]
 	if m.Path == outbox.PathRedelivery {

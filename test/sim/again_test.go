@@ -43,7 +43,7 @@ type againAccount struct {
 	setBacks  int       // from FAILED to PENDING
 	setBackAt time.Time // the last time
 	counts    []*copies // one for each state directory
-	copying   int       // the process that has a copy on its way
+	copying   int       // the process that has a copy in flight
 	copied    int       // the process whose last message of the row was a copy
 	consumption
 }
@@ -220,7 +220,7 @@ func (w *world) copyHanded(i *incarnation, r *row) {
 	r.copying, r.copied, r.of(i.life).asked = i.life, i.life, false
 }
 
-// copyAnswered notes what a process was told about a copy. Callers hold mu.
+// copyAnswered notes what a process got as the result of a copy. Callers hold mu.
 func (w *world) copyAnswered(i *incarnation, r *row, o outbox.Outcome) {
 	w.note(i.life, "answer to a copy", name(r.Identity), o.Class.String(), 0)
 	r.copying = 0
@@ -247,7 +247,7 @@ func (w *world) unfinishedAgain(r *row) string {
 	case r.status != outbox.Sent || a.sent.After == 0 || r.touched:
 		return ""
 	case r.done:
-		return "is SENT though the consumers' service knows that it is done"
+		return "is SENT though the consumers' service says that it is done"
 	case !slices.ContainsFunc(r.counts, func(c *copies) bool { return c.counted >= a.sent.Max }):
 		return "is SENT, and is to go out again"
 	}
@@ -306,7 +306,7 @@ func (s *state) checkCount(one table.Waiting) {
 	case r.touched || r.gone:
 	case time.Since(r.finalSince()) < rule.After:
 		w.violation("redelivery", "%s is to go out again when it has been SENT for %v of %v", name(r.Identity), time.Since(r.finalSince()), rule.After)
-	case !c.at.IsZero() && time.Since(c.at) < rule.After-2*time.Millisecond: // the disk has milliseconds, of the moment before it was asked to write
+	case !c.at.IsZero() && time.Since(c.at) < rule.After-2*time.Millisecond: // the disk has milliseconds, of the time before it was asked to write
 		w.violation("redelivery", "%s is to go out again %v after the last time, not %v", name(r.Identity), time.Since(c.at), rule.After)
 	}
 }
@@ -344,7 +344,7 @@ func (r *row) forgetCounts(d *disk) {
 	r.counts = slices.DeleteFunc(r.counts, func(c *copies) bool { return c.disk == d })
 }
 
-// Keep implements table.Waits: of this table only the passes over FAILED rows that do not say when they failed.
+// Keep implements table.Waits: of this table only the passes on FAILED rows that do not say when they failed.
 func (s *state) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	if s.i.step("before pass") {
 		return errDead

@@ -13,7 +13,7 @@ import (
 // broker keeps what was published.
 type broker struct {
 	records []record
-	lanes   map[string]*lane
+	wires   map[string]*connection
 	cluster cluster
 }
 
@@ -28,8 +28,8 @@ type record struct {
 	told   bool          // its process was told that it may have failed
 }
 
-// lane is one partition as one key sees it: what arrives is stored in the order of the sends.
-type lane struct{ last time.Duration }
+// connection leads to one partition, as one key sees it: what arrives is stored in the order of the sends.
+type connection struct{ last time.Duration }
 
 // sinkModel is sink.Sink for one process.
 type sinkModel struct {
@@ -40,13 +40,13 @@ type sinkModel struct {
 	exact  *exactModel // nil: it does not send in transactions
 }
 
-// flight is one message on its way.
+// flight is one message that is being sent.
 type flight struct {
 	batch   *batch
 	row     *row
 	message *outbox.Message
 	dice    *dice
-	wire    string // lane
+	wire    string // of the broker.wires
 	stored  bool
 	record  int  // of the broker, when it is stored
 	unsent  bool // it has not left the process
@@ -123,16 +123,16 @@ func (s *sinkModel) travel(f *flight) {
 	w := s.i.w
 	at := w.at() + f.dice.between(100*time.Microsecond, 3*time.Millisecond)
 	wire := s.i.connection(f.wire)
-	l := w.lanes[wire]
+	l := w.wires[wire]
 	if l == nil {
-		l = &lane{}
-		w.lanes[wire] = l
+		l = &connection{}
+		w.wires[wire] = l
 	}
 	l.last = max(at, l.last+time.Duration(1+f.dice.n(1000)))
 	time.AfterFunc(l.last-w.at(), func() { s.arrive(f) })
 }
 
-// arrive is the moment at which the broker has the message and decides.
+// arrive is called when the broker has the message and decides.
 func (s *sinkModel) arrive(f *flight) {
 	w := s.i.w
 	w.mu.Lock()
@@ -143,7 +143,7 @@ func (s *sinkModel) arrive(f *flight) {
 	at := w.at()
 	if b, down := s.i.brokerDown(); down {
 		if b.silent { // stopped: it continues where it was, in the same order
-			l := w.lanes[s.i.connection(f.wire)]
+			l := w.wires[s.i.connection(f.wire)]
 			l.last = max(l.last, b.to) + time.Duration(1+f.dice.n(1000))
 			time.AfterFunc(l.last-at, func() { s.arrive(f) })
 			return
@@ -207,7 +207,7 @@ func (w *world) store(i *incarnation, f *flight) {
 	w.note(i.life, "stored", name(f.row.Identity), f.row.key, f.row.records)
 }
 
-// answer sends a result on its way, within the given time. Callers hold mu.
+// answer delivers a result, within the given time. Callers hold mu.
 func (s *sinkModel) answer(f *flight, o outbox.Outcome, within time.Duration) {
 	low := within / 10
 	if within > 500*time.Millisecond {
@@ -259,7 +259,7 @@ func (s *sinkModel) flush(b *batch, d *dice) {
 	b.done(list)
 }
 
-// cut is the death of the process: of each lane some messages are on the wire and arrive, those behind do not. Callers
+// cut is the death of the process: of each connection some messages are on the wire and arrive, those behind do not. Callers
 // hold mu.
 func (s *sinkModel) cut(d *dice) {
 	if s.exact != nil {

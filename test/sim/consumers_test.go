@@ -13,13 +13,13 @@ import (
 )
 
 // This file is those who consume the messages of a table whose rows go out again. Some finish a row at its first copy, some at a later one
-// and some never. They write that to the table, or their service knows it and is asked.
+// and some never. They write that to the table, or their service has it and is asked.
 
 // consumption is what the consumers did with a row.
 type consumption struct {
 	arrivals  int
 	finishing bool
-	done      bool // their service knows
+	done      bool // their service has it
 	consumed  bool // the table shows it
 	told      bool // a process was told that it is done
 }
@@ -48,7 +48,7 @@ func (w *world) finishRow(r *row) {
 	case r.gone:
 	case w.plan.again.sent.Query != "":
 		r.done = true
-		w.note(0, "consumer knows", name(r.Identity), "", r.arrivals)
+		w.note(0, "consumer done", name(r.Identity), "", r.arrivals)
 	case down || r.status == outbox.Pending || r.status == outbox.Sending: // it waits until the row is SENT
 		time.AfterFunc(20*time.Millisecond+time.Duration(r.number), func() { w.finishRow(r) })
 	case r.status == outbox.Sent:
@@ -124,7 +124,7 @@ func (s service) answer(ids []string) string {
 	return string(body)
 }
 
-// heard notes what a process is told of each row.
+// heard notes each result that a process gets of a row.
 func (s service) heard(ids []string) {
 	w := s.i.w
 	w.mu.Lock()
@@ -148,7 +148,7 @@ func (w *world) markDone(ids []outbox.Identity) (n int64) {
 			continue
 		}
 		if !r.told {
-			w.violation("redelivery", "%s is marked as consumed, and nobody said that it is done", name(id))
+			w.violation("redelivery", "%s is marked as consumed, and no consumer said that it is done", name(id))
 		}
 		w.consume(r)
 		n++

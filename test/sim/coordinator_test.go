@@ -213,7 +213,7 @@ func (w *world) add(s *sending) {
 		return
 	}
 	within := 2 * time.Millisecond
-	if w.at() < w.plan.healed && s.p.dice.chance(w.plan.lost) { // the library asks again; the broker knows the sequence number
+	if w.at() < w.plan.healed && s.p.dice.chance(w.plan.lost) { // the library asks again; the broker has the sequence number
 		within = 900 * time.Millisecond
 	}
 	s.over = true

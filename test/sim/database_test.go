@@ -23,7 +23,7 @@ type database struct {
 	flavor   outbox.Flavor
 	id       server.ID
 	failed   int // failovers so far
-	replaced int // times that a server with another history took its place
+	replaced int // how often a server with another history replaced it
 
 	table  map[string]*row // by primary key
 	lives  []*row          // every row that was ever committed
@@ -69,7 +69,7 @@ type row struct {
 	nth      int // of the rows that the log has shown, from 1; 0 when it has not
 	place    int // in its transaction
 
-	refusals   int  // the broker refuses it so many times
+	refusals   int  // how often the broker refuses it
 	poison     bool // the broker never takes it
 	logOnly    bool // of the table without a status
 	unwritable bool // the table refuses to show it as SENT

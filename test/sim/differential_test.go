@@ -239,7 +239,7 @@ func (s *script) insert() move {
 	}
 }
 
-// code is the column's. The model knows one state of the consumers.
+// code is the column's. The model has one state of the consumers.
 func code(status outbox.Status) int {
 	switch status {
 	case outbox.Pending:

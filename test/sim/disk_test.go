@@ -59,11 +59,11 @@ type state struct {
 	i       *incarnation
 	checked int // entries of the log up to which the checkpoint was checked
 
-	one   sync.Mutex // a commit or a reset at a time, so that epoch is the store's; taken before world.mu
-	epoch uint64
+	one        sync.Mutex // a commit or a reset at a time, so that generation is the store's; taken before world.mu
+	generation uint64
 }
 
-// openState opens the store, as the daemon does, and compares what it holds with what must be there.
+// openState opens the store, as the process does, and compares what it holds with what must be there.
 func (i *incarnation) openState() (*state, error) {
 	w := i.w
 	var ops atomic.Int64
@@ -184,7 +184,7 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 
 // Commit implements ack.Journal. Time passes before it, in which the position may be reset; a crash may fall into the steps
 // before and after it.
-func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
+func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, generation uint64) error {
 	w := s.i.w
 	if s.i.step("before commit") {
 		return errDead
@@ -202,7 +202,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 		return errDead
 	}
 	var stale *outbox.Position
-	if epoch != s.epoch {
+	if generation != s.generation {
 		stale, at = at, nil // of a position that was reset since
 	}
 	before, _ := s.Store.Checkpoint()
@@ -217,7 +217,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	if stale != nil {
 		offered = stale
 	}
-	err := s.Store.Commit(sent, written, offered, epoch)
+	err := s.Store.Commit(sent, written, offered, generation)
 	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
@@ -227,7 +227,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 			w.violation("disk", "commit: %v", err)
 		}
 		if now, _ := s.Store.Checkpoint(); stale != nil && now != before {
-			w.violation("checkpoint", "a commit of epoch %d moves it to %v in epoch %d", epoch, now, s.epoch)
+			w.violation("checkpoint", "a commit of generation %d moves it to %v in generation %d", generation, now, s.generation)
 		}
 		s.committed(d, at)
 		for _, id := range d.sent {
@@ -355,7 +355,7 @@ func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Positi
 }
 
 // Reset implements app.State.
-func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason string) error {
+func (s *state) Reset(id server.ID, at outbox.Position, generation uint64, reason string) error {
 	if s.i.step("before anchor") {
 		return errDead
 	}
@@ -365,8 +365,8 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 	w.mu.Unlock()
 	s.one.Lock()
 	defer s.one.Unlock()
-	err := s.Store.Reset(id, at, epoch, reason)
-	s.epoch = epoch
+	err := s.Store.Reset(id, at, generation, reason)
+	s.generation = generation
 	w.mu.Lock()
 	if !s.i.dead {
 		s.i.disk.moving = nil

@@ -5,13 +5,13 @@
 //
 // During each run the promises P1 to P5 are checked, and what they rest on: retry counts, statuses, what
 // the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself. Some seeds have a
-// table that keeps the order of its keys, a table without a status beside it, an application that publishes its rows itself, or
+// table that keeps the order of its keys, a table without a status next to it, an application that publishes its rows itself, or
 // rows that go out again: FAILED ones, and SENT ones that no consumer finishes. Three in ten send in transactions (sink.kafka.exactly_once): the real
 // sink on a model of Kafka's coordinator, and a reader of committed records gets each row once.
 //
 // Seeds from 1,000,000,000,001 on run two or three processes with state directories of their own and a lease (internal/relay.HeldLease and
 // the real lease), which are killed, stopped, frozen and cut off. At most one publishes, its copies are of rows that the table did not
-// show as SENT when it took over, and another one takes over when it ends. Each stretch of 20 other seeds is followed by one of these.
+// show as SENT when it took over, and another one takes over when it ends. Each range of 20 other seeds is followed by one of these.
 //
 // In addition, fleets of 16 sources run in one bubble, some with teams that fail and the others with seeds without failures:
 // those others deliver the same messages at the same times as in a fleet without failures (TestSourcesDoNotFeelEachOther).
@@ -28,7 +28,7 @@
 // entries survives, drawn in the order of a map (one kill in nine). TestSameSeedSameTrace says how often that shows: in none or
 // one of 200 seeds.
 //
-// Goroutines of the relay must not sleep while they hold a mutex that others wait for: virtual time would stand still. A
+// Goroutines of the relay must not sleep while they hold a mutex that others wait for: virtual time would not move. A
 // seed that hangs for that or any other reason ends the run with its number.
 //
 // The package has tests only. Each seed runs in a bubble of testing/synctest; its goroutines end with it.

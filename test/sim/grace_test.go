@@ -6,7 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay stands in for it.
+// This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay does what it missed.
 
 // graceSlack is how much before the end of its grace a row may be sent: timers look at rows that are nearly due.
 const graceSlack = 10 * time.Millisecond

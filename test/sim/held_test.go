@@ -24,13 +24,13 @@ func (i *incarnation) serveByLease() error {
 		if err != nil || !again || i.ctx.Err() != nil {
 			return err
 		}
-		i = i.anew()
+		i = i.restarted()
 	}
 }
 
-// anew returns the same process after a restart of all its checks. It has the number of a new life: what was known to the old
+// restarted returns the same process after a restart of all its checks. It has the number of a new life: what was known to the old
 // one no longer counts.
-func (i *incarnation) anew() *incarnation {
+func (i *incarnation) restarted() *incarnation {
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()
 	next := i.w.incarnate(i.disk, i.plan, i.team)

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/lease/protocol"
 )
 
-// leases is the lease table, and what the oracle knows of its rows.
+// leases is the lease table, and what the oracle remembers of its rows.
 type leases struct {
 	leaseTable leasetest.Table
 	held       []*leaseRow

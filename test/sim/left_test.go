@@ -83,7 +83,7 @@ func numberOf(r *kgo.Record) uint64 {
 	return e.Number
 }
 
-// mend is what an epoch begins with: it ends what is left where the process knows of it. A process that begins knows only of the state topic. What its
+// mend is what an epoch begins with: it ends what is left where the process remembers it. A process that begins has only the state topic. What its
 // predecessor has left elsewhere is a limit that docs/operations/exactly-once.md names: it is not followed up here. false: the brokers are away again, after
 // the coordinator has said its word, which it does not say again. That the process dies then is another such limit. Callers hold mu.
 func (w *world) mend(id *transactionalID, ends kafka.Ends, life int, d *dice) bool {

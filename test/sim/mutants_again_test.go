@@ -39,7 +39,7 @@ var againMutations = []mutation{
 		edits: []edit{{"	if len(put) == 0 {\n", "	if len(put) == 0 || kind == kindRedelivery {\n"}}, seeds: 3000,
 	},
 	{
-		rule: "a start knows the redeliveries of earlier runs", file: "redelivery/sent.go", found: "redelivery: ",
+		rule: "a start counts the redeliveries of earlier runs", file: "redelivery/sent.go", found: "redelivery: ",
 		edits: []edit{{"		default:\n			r.counts[w.Identity] = w.Wait\n		}\n", "		}\n"}}, seeds: 1000,
 	},
 	{
@@ -55,11 +55,11 @@ var againMutations = []mutation{
 		edits: []edit{{"			r.metrics.queryErrors.Inc()\n			return nil, fmt.Errorf(\"ask which messages are done: %w\", err)\n", "			return due, nil\n"}}, seeds: 1000,
 	},
 	{
-		rule: "what the consumers' service knows is marked and does not go out", file: "redelivery/sent.go", found: "redelivery: .*done",
+		rule: "what the consumers' service has done is marked and does not go out", file: "redelivery/sent.go", found: "redelivery: .*done",
 		edits: []edit{{"			if slices.Contains(done, c.Identity) {\n", "			if slices.Contains(done, c.Identity) && false {\n"}, {"MarkDone(bounded, done)", "MarkDone(bounded, done[:0])"}},
 	},
 	{
-		rule: "the consumers' service says done of the right rows", file: "redelivery/query.go", found: "redelivery: .*nobody said",
+		rule: "the consumers' service says done of the right rows", file: "redelivery/query.go", found: "redelivery: .*no consumer said",
 		edits: []edit{{"		if id, asked := byMessage[messageID]; asked {\n			done = append(done, id)\n", "		if _, asked := byMessage[messageID]; asked {\n			done = append(done, ids[0])\n"}}, seeds: 1000,
 	},
 	{

@@ -51,7 +51,7 @@ var exactlyMutations = []mutation{
 		edits: []edit{{"			again = 0\n", "			again = 0\n			x.ledger.Settle(slices.Values(e.Rows))\n"}},
 	},
 	{
-		rule: "a start knows the rows that it has found until they are settled", file: "sink/kafka/ledger/ledger.go", found: "exactly once: .*committed 2 times", seeds: 12000,
+		rule: "a start remembers the rows that it has found until they are settled", file: "sink/kafka/ledger/ledger.go", found: "exactly once: .*committed 2 times", seeds: 12000,
 		edits: []edit{{"			l.drop(id)\n			l.rows[id] = e.Number\n", "			l.drop(id)\n			l.rows[id] = 0\n"}},
 	},
 	{

@@ -7,7 +7,7 @@ var graceMutations = []mutation{
 		edits: []edit{{"	case e.Message.Grace > 0: //", "	case false: //"}},
 	},
 	{
-		rule: "a timer hears of a row in its grace", file: "pipeline/offer.go", found: "grace: .*after its grace",
+		rule: "a timer gets a row in its grace", file: "pipeline/offer.go", found: "grace: .*after its grace",
 		edits: []edit{{"			p.sweeps.DueIn(e.Row(), grace)\n", "			_ = grace\n"}}, seeds: 1000,
 	},
 	{

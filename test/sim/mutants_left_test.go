@@ -15,7 +15,7 @@ var leftMutations = []mutation{
 		edits: []edit{{"	record = w.left.records[0]\n", "	if true {\n		return 0, false, false\n	}\n	record = w.left.records[0]\n"}},
 	},
 	{
-		rule: "a start knows the rows that it leaves in the journal", file: "internal/relay/start.go", found: "P[13]: ", seeds: 3000,
+		rule: "a start remembers the rows that it leaves in the journal", file: "internal/relay/start.go", found: "P[13]: ", seeds: 3000,
 		edits: []edit{{"			r.tracker.Leave(left)\n", ""}},
 	},
 	{

@@ -3,7 +3,7 @@ package sim
 // readBackMutations are rules of the read-back after a kill.
 var readBackMutations = []mutation{
 	{
-		rule: "the key of a row that was found goes on", file: "pipeline/dispatch/results.go", found: "P1: ", seeds: 6000,
+		rule: "the key of a row that was found continues", file: "pipeline/dispatch/results.go", found: "P1: ", seeds: 6000,
 		edits: []edit{{"	d.order.Final(m.Identity, time.Now())\n", ""}},
 	},
 	{
@@ -15,7 +15,7 @@ var readBackMutations = []mutation{
 		edits: []edit{{"		before := may && sent[next]\n", "		before := may && sent[next] && false\n"}},
 	},
 	{
-		rule: "reading goes on until a look shows no more", file: "pipeline/readback/period.go", found: "P3: .*read back", seeds: 1000,
+		rule: "reading continues until a look shows no more", file: "pipeline/readback/period.go", found: "P3: .*read back", seeds: 1000,
 		edits: []edit{{"		if now == known {\n", "		if now >= known {\n"}},
 	},
 	{

@@ -15,7 +15,7 @@ var teamMutations = []mutation{
 		edits: []edit{{"asked.Add(h.Time - h.Time/Margin)", "asked.Add(h.Time + h.Time/Margin)"}}, seeds: 1000,
 	},
 	{
-		rule: "a lease counts from the moment before it was asked for", file: "lease/grant.go", found: "fence: |lease: ", team: true,
+		rule: "a lease counts from the time before it was asked for", file: "lease/grant.go", found: "fence: |lease: ", team: true,
 		edits: []edit{{"		g.extend(asked)\n", "		_ = asked\n		g.extend(time.Now())\n"}}, seeds: 5000,
 	},
 	{
@@ -39,7 +39,7 @@ var teamMutations = []mutation{
 		edits: []edit{{"return l.rows.Release(ctx, own, at)", "_ = own\n	return nil"}},
 	},
 	{
-		rule: "a take-over goes on from the holder's position", file: "internal/relay/held.go", found: "P1: .*passed over", team: true,
+		rule: "a take-over continues from the holder's position", file: "internal/relay/held.go", found: "P1: .*passed over", team: true,
 		edits: []edit{{"err == nil && use {", "err == nil && use && false {"}},
 	},
 	{

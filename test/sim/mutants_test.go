@@ -102,11 +102,11 @@ var mutations = []mutation{
 		edits: []edit{{"	case failover:\n", "	case failover && id.Flavor == \"\":\n"}}, seeds: 2000,
 	},
 	{
-		rule: "a refused connection makes the reader look anew", file: "internal/relay/move.go", found: "P1: ",
+		rule: "a refused connection makes the reader look again", file: "internal/relay/move.go", found: "P1: ",
 		edits: []edit{{"			r.lookAgain()\n", ""}}, seeds: 5000,
 	},
 	{
-		rule: "a guard refuses a server that nobody has accepted", file: "internal/relay/gate.go", found: "identity: ",
+		rule: "a guard refuses a server that was not accepted", file: "internal/relay/gate.go", found: "identity: ",
 		edits: []edit{{"		return fmt.Errorf(\"expected %s\", accepted)\n", "		_ = fmt.Errorf\n		return nil\n"}}, seeds: 2000,
 	},
 	{
@@ -138,11 +138,11 @@ var mutations = []mutation{
 		edits: []edit{{"m.DueAt.Sub(committed) > outbox.DueSlack", "m.DueAt.Sub(committed) > 1000*outbox.DueSlack"}},
 	},
 	{
-		rule: "a timer hears of a row that becomes due before the next look", file: "pipeline/offer.go", found: "due: ",
+		rule: "a timer gets a row that becomes due before the next look", file: "pipeline/offer.go", found: "due: ",
 		edits: []edit{{"		case outbox.CauseNotDue:\n", "		case outbox.CauseStatus:\n"}}, seeds: 3000,
 	},
 	{
-		rule: "a timer hears of a retry when the table has it", file: "pipeline/tracker/tracker.go", found: "due: ",
+		rule: "a timer gets a retry when the table has it", file: "pipeline/tracker/tracker.go", found: "due: ",
 		edits: []edit{{"if list[i].Action == outbox.ActionRetry {", "if false {"}}, seeds: 1000,
 	},
 	{
@@ -158,19 +158,19 @@ var mutations = []mutation{
 		edits: []edit{{"		case age <= stalled:\n", "		case age <= stalled && false:\n"}},
 	},
 	{
-		rule: "a backlog has no longer turn than others", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
-		edits: []edit{{"limited && time.Since(began) >= turn)", "limited && time.Since(began) >= turn && false)"}},
+		rule: "a backlog has no longer share than others", file: "fallback/shares.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
+		edits: []edit{{"limited && time.Since(began) >= share)", "limited && time.Since(began) >= share && false)"}},
 	},
 	{
-		rule: "tables are listed again during the backlog of another", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
+		rule: "tables are listed again during the backlog of another", file: "fallback/shares.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
 		edits: []edit{{"now.Sub(t.ended) >= relist", "t.ended.IsZero()"}},
 	},
 	{
-		rule: "a sweep follows that goes on with a list that was cut off", file: "fallback/sweep.go", test: "TestABacklogThatComesLaterGoesOn", in: "fallback",
+		rule: "a sweep follows that continues a list that was cut off", file: "fallback/sweep.go", test: "TestABacklogThatComesLaterGoesOn", in: "fallback",
 		edits: []edit{{"r.heldAny || r.cut {", "r.heldAny {"}},
 	},
 	{
-		rule: "a requested sweep need not wait for a backlog", file: "fallback/turns.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
+		rule: "a requested sweep need not wait for a backlog", file: "fallback/shares.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
 		edits: []edit{{"again && s.triggers.pending()", "again && false"}},
 	},
 	{
@@ -228,12 +228,12 @@ var mutations = []mutation{
 		edits: []edit{{"	case left != nil && s.left[0] != left, left == nil && len(s.left) > 0 && !before(e.Row().ID, s.left[0].id.ID):\n		return false\n", ""}}, seeds: 1000,
 	},
 	{
-		rule: "a key goes on when its row is final", file: "pipeline/keyorder/look.go", found: "P1: ",
+		rule: "a key continues when its row is final", file: "pipeline/keyorder/look.go", found: "P1: ",
 		edits: []edit{{"		o.forget(row, now)\n	case c.Waiting:\n", "	case c.Waiting:\n"}},
 	},
 	{
 		rule: "a sweep that goes before the reader reads the table first", file: "pipeline/keyorder/reserve.go", found: "order: ",
-		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "t.deferred.unknown && !o.knows"}, {"	ahead := ", "	_ = "}}, seeds: 5000,
+		edits: []edit{{"(ahead || t.deferred.unknown) && !o.complete", "t.deferred.unknown && !o.complete"}, {"	ahead := ", "	_ = "}}, seeds: 5000,
 	},
 	{
 		rule: "later rows of a key wait for a row that the reader defers", file: "pipeline/offer.go", found: "order: ",
@@ -245,7 +245,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sweep takes rows behind a deferred one when the table was read since", file: "pipeline/keyorder/reserve.go", found: "order: ",
-		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "ahead && !o.knows"}}, seeds: 3000,
+		edits: []edit{{"(ahead || t.deferred.unknown) && !o.complete", "ahead && !o.complete"}}, seeds: 3000,
 	},
 	{
 		rule: "a row behind one that fails remains one that was FAILED", file: "pipeline/keyorder/order.go", test: "TestFailedRowsDoNotWaitForTheRetryOfAnother", in: "pipeline/dispatch",

@@ -25,7 +25,7 @@ type mutation struct {
 	file  string
 	edits []edit
 	found string // what the first violations are about: a pattern
-	seeds int    // within so many; 0: 300
+	seeds int    // within this number; 0: 300
 	team  bool   // of those with several processes
 	test  string // where hardly a seed sees it: the test that does, a pattern
 	in    string // and the directory of its package

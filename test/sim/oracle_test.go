@@ -150,11 +150,11 @@ func (w *world) checkQuiet() {
 		case rec.path != outbox.PathBinlog || r.key == "":
 			continue
 		}
-		lane := r.topic + "/" + r.key
-		if before := last[lane]; before != nil && (before.entry > r.entry || before.entry == r.entry && before.place > r.place) {
+		wire := r.topic + "/" + r.key
+		if before := last[wire]; before != nil && (before.entry > r.entry || before.entry == r.entry && before.place > r.place) {
 			w.violation("P5", "%s was published after %s", name(r.Identity), name(before.Identity))
 		}
-		last[lane] = r
+		last[wire] = r
 	}
 }
 
@@ -170,7 +170,7 @@ func (w *world) checkJournalEmpty(i *incarnation) {
 	}
 }
 
-// looksForGone reports whether the mark stands before a row that the log has shown and the table does not show any more. The relay looks for it a
+// looksForGone reports whether the mark is before a row that the log has shown and the table does not show any more. The relay looks for it a
 // while, because it might be not visible yet.
 func (w *world) looksForGone(i *incarnation) bool {
 	w.mu.Lock()

@@ -19,7 +19,7 @@ func (p *plan) drawOrdering(seed uint64) {
 	}
 	for _, t := range p.txns {
 		if t.rows > 100 {
-			p.settings.Pipeline.MaxWaiting, p.settings.Fallback.Batch = 0, 0 // so many rows in shares or in pairs take long
+			p.settings.Pipeline.MaxWaiting, p.settings.Fallback.Batch = 0, 0 // many rows in shares or in pairs take long
 		}
 	}
 }

@@ -84,8 +84,8 @@ func covering(list []window, at time.Duration) (window, bool) {
 // life is one run of the process.
 type life struct {
 	end   ending
-	after int           // endKillAtStep: so many steps
-	at    time.Duration // endKill, endStop: so long after its begin
+	after int           // endKillAtStep: the number of steps
+	at    time.Duration // endKill, endStop: the time after its begin
 	down  time.Duration // until the next
 	purge bool          // the log is purged meanwhile
 	lose  bool          // the state directory is lost
@@ -95,7 +95,7 @@ type ending int
 
 const (
 	endRun        ending = iota // with the simulation
-	endKill                     // kill -9 at a moment
+	endKill                     // kill -9 at a time
 	endKillAtStep               // kill -9 between two steps
 	endKillAtFile               // kill -9 at a file operation of the store
 	endStop                     // SIGTERM

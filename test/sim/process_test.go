@@ -49,7 +49,7 @@ type incarnation struct {
 	reached   outbox.Position // what the stream has offered
 	source    server.ID       // whose
 	peer      server.ID       // at the end of the tables' connections; zero: the next one asks the guard
-	accepts   int             // --accept-new-source, of so many
+	accepts   int             // --accept-new-source, of this number
 	settled   bool            // whose log it follows is recorded
 	topics    map[string]bool // that the broker did not know
 	disturbed map[string]bool // keys, see ordering_test.go
@@ -87,7 +87,7 @@ func (w *world) start(d *disk, l life) *incarnation {
 	w.mu.Unlock()
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	if l.end == endKill {
-		time.AfterFunc(l.at, func() { i.kill("at a moment") })
+		time.AfterFunc(l.at, func() { i.kill("at a time") })
 	}
 	w.background.Add(1)
 	go func() {
@@ -132,7 +132,7 @@ func (i *incarnation) run() error {
 	return err
 }
 
-// relayOn makes the relay. through is the sink, or what stands before it.
+// relayOn makes the relay. through is the sink, or what is in front of it.
 func (i *incarnation) relayOn(state *state, s *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error, earlier recovery.Earlier) *relay.Relay {
 	settings := i.w.plan.settings
 	random := func() float64 {
@@ -174,7 +174,7 @@ func (i *incarnation) knowsServer() bool {
 	return i.source == i.w.id
 }
 
-// stateLost is what the daemon finds in the origin of the store.
+// stateLost is what a start finds in the origin of the store.
 func (i *incarnation) stateLost() bool {
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()

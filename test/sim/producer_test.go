@@ -127,16 +127,16 @@ func (s *sending) wire() string {
 func (s *sending) travel(within time.Duration) {
 	w := s.p.e.s.i.w
 	wire := s.p.e.s.i.connection(s.wire())
-	l := w.lanes[wire]
+	l := w.wires[wire]
 	if l == nil {
-		l = &lane{}
-		w.lanes[wire] = l
+		l = &connection{}
+		w.wires[wire] = l
 	}
 	l.last = max(w.at()+within, l.last+time.Duration(1+s.p.dice.n(1000)))
 	time.AfterFunc(l.last-w.at(), s.arrive)
 }
 
-// arrive is the moment at which a partition decides. What it does not take for now is sent again by the library, in the same order.
+// arrive is called when a partition decides. What it does not take for now is sent again by the library, in the same order.
 func (s *sending) arrive() {
 	i := s.p.e.s.i
 	w := i.w

@@ -132,7 +132,7 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 	w, this := s.i.w, look{topic, from}
 	w.mu.Lock()
 	last := s.i.looks[this]
-	again := last.ctx == ctx // else a reading begins anew
+	again := last.ctx == ctx // else a reading begins again
 	queued, is := s.i.queued[topic]
 	s.i.lookedAt = cmp.Or(s.i.lookedAt, w.at())
 	w.mu.Unlock()

@@ -52,7 +52,7 @@ func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	return d, nil
 }
 
-// guarded is call on a connection of the tables' pool, which asks the relay whom it may talk to.
+// guarded is call on a connection of the tables' pool, which asks the relay which server it may talk to.
 func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
 	d, err := c.call(ctx, what)
 	if err != nil {
@@ -76,13 +76,13 @@ func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
 	defer w.mu.Unlock()
 	c.i.peer = id
 	if c.i.settled && c.i.mayRefuse() {
-		w.violation("identity", "a statement (%s) on a server that nobody has accepted", what)
+		w.violation("identity", "a statement (%s) on a server that was not accepted", what)
 	}
 	return d, nil
 }
 
-// write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed with
-// the statement on its way, perhaps after its death; the reply may be lost.
+// write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed
+// while the statement ran, perhaps after its death; the reply may be lost.
 func (c rows) write(ctx context.Context, what string, effect func()) error {
 	return c.writeIf(ctx, what, func() bool { return true }, func(bool) { effect() })
 }

@@ -112,7 +112,7 @@ func after(d time.Duration) <-chan struct{} {
 	return c
 }
 
-// endedItself judges a relay that ended without being told to.
+// endedItself judges a relay that ended without a request.
 func (w *world) endedItself(i *incarnation, err error) (refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *world) endedItself(i *incarnation, err error) (refused bool) {
 	return false
 }
 
-// stopLimit is how long a stop may take: three stages of Stop at the most, the flush, and statements on their way.
+// stopLimit is how long a stop may take: three stages of Stop at the most, the flush, and statements that run.
 const stopLimit = 40 * time.Second
 
 // terminate stops a process cleanly: what the broker has acknowledged to it is in the journal or in the table.

@@ -19,7 +19,7 @@ import (
 
 var (
 	seeds     = flag.Int("sim.seeds", 4000, "how many seeds to run; a quarter with -short")
-	limit     = flag.Uint64("sim.failures", 10, "stop after so many that failed")
+	limit     = flag.Uint64("sim.failures", 10, "stop after this number that failed")
 	first     = flag.Uint64("sim.first", 1, "the first seed")
 	processes = flag.Int("sim.processes", runtime.NumCPU(), "how many processes run the seeds")
 	replayed  = flag.Uint64("sim.seed", 0, "run this seed alone and print its trace")
@@ -39,7 +39,7 @@ func describe(r result) string {
 		r.seed, strings.Join(r.violations, "\n  "), r.seed)
 }
 
-// TestSeeds runs random histories and checks the promises in each: one stretch of the seeds here and the others in processes
+// TestSeeds runs random histories and checks the promises in each: one range of the seeds here and the others in processes
 // of their own, because each uses one processor.
 func TestSeeds(t *testing.T) {
 	if *replayed != 0 {
@@ -98,7 +98,7 @@ func TestKeptSeeds(t *testing.T) {
 	}
 }
 
-// runSeeds runs a stretch of the seeds, or as many as SIM_TIME gives time for.
+// runSeeds runs a range of the seeds, or as many as SIM_TIME gives time for.
 func runSeeds(t *testing.T, seed, end uint64) {
 	defer watch()()
 	began, from, failed := time.Now(), seed, uint64(0)
@@ -128,7 +128,7 @@ func runSeeds(t *testing.T, seed, end uint64) {
 // running are the seeds that run now.
 var running sync.Map // seed -> when it began
 
-// watch ends the process when a seed hangs in real time: virtual time stands still while a goroutine of the bubble waits
+// watch ends the process when a seed hangs in real time: virtual time does not move while a goroutine of the bubble waits
 // for a mutex whose holder sleeps.
 func watch() (stop func()) {
 	const hung = 2 * time.Minute

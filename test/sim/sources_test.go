@@ -114,16 +114,16 @@ func TestSourcesDoNotFeelEachOther(t *testing.T) {
 			compared++
 			if d := difference(got[n].text(), want[n].text()); got[n].text() != want[n].text() {
 				differ++
-				t.Logf("fleet %d, source %d, seed %d: beside sources that fail, and beside none: %s", number, n, calm.seeds[n], d)
+				t.Logf("fleet %d, source %d, seed %d: next to sources that fail, and next to none: %s", number, n, calm.seeds[n], d)
 			}
 		}
 	}
-	t.Logf("%d sources failed, and their leases were taken %d times; of %d others %d were not as if nobody had failed", failed, leases, compared, differ)
+	t.Logf("%d sources failed, and their leases were taken %d times; of %d others %d were not as if no source had failed", failed, leases, compared, differ)
 	if differ > compared/20 && !raced { // see TestSameSeedSameTrace
 		t.Error("sources that fail are felt by others")
 	}
 	if leases <= uint64(failed) {
-		t.Error("nobody took over from another")
+		t.Error("no relay took over from another")
 	}
 }
 

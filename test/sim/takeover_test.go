@@ -92,7 +92,7 @@ func (w *world) watchLease(over <-chan struct{}) {
 		}
 		for _, m := range w.members() {
 			if w.overdue(m, vacant) {
-				w.violation("take-over", "%s stands by though nobody works since %v", m.name(), vacant.Sub(w.began))
+				w.violation("take-over", "%s stands by though no relay works since %v", m.name(), vacant.Sub(w.began))
 				vacant = time.Now()
 			}
 		}
@@ -129,7 +129,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// tookOver is when the process took the lease. What an earlier holder writes afterwards the new one need not know. A process without a lease knows
+// tookOver is when the process took the lease. The new holder need not have what an earlier one writes afterwards. A process without a lease has
 // all that was ever written. Callers hold mu.
 func (w *world) tookOver(i *incarnation) time.Time {
 	for _, r := range w.held {

@@ -14,7 +14,7 @@ import (
 
 const (
 	teams     = 1_000_000_000_000 // the first of these seeds
-	teamEvery = 20                // of a stretch of other seeds is followed by one of these
+	teamEvery = 20                // of a range of other seeds is followed by one of these
 )
 
 // teamPlan is what such a seed decides besides.
@@ -228,7 +228,7 @@ func (i *incarnation) awaitWake() {
 	}
 }
 
-// sleptThrough reports whether the process was frozen after a moment: the time that a stop may take passed meanwhile. Callers hold mu.
+// sleptThrough reports whether the process was frozen after began: the time that a stop may take passed meanwhile. Callers hold mu.
 func (i *incarnation) sleptThrough(began time.Time) bool {
 	return i.team != nil && i.team.asleep.After(began)
 }

@@ -46,7 +46,7 @@ func newWorld(seed uint64) *world {
 	w := &world{seed: seed, plan: draw(seed), began: time.Now(), counts: map[countKey]uint64{}}
 	w.database.init(w.plan)
 	w.leases.init(w.id.ServerID)
-	w.broker.lanes = map[string]*lane{}
+	w.broker.wires = map[string]*connection{}
 	w.disks = append(w.disks, newDisk(0))
 	w.append(&entry{reason: "before"}) // without any transaction nothing proves whose log it is
 	return w

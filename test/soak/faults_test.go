@@ -69,7 +69,7 @@ func (w *world) killSessions() {
 	w.must(err)
 }
 
-// checkpointBack goes to the oldest place that the log and the history have.
+// checkpointBack goes to the oldest position that the log and the history have.
 func (w *world) checkpointBack() {
 	if _, err := w.relay.Client().SetCheckpoint(w.t.Context(), operator.Target{Earliest: true}); err != nil {
 		w.t.Logf("soak: checkpoint set: %v", err)

@@ -82,7 +82,7 @@ func (p Parts) Break(t testing.TB, kind Kind) (fix func() error, err error) {
 	return nil, fmt.Errorf("no such fault: %s", kind)
 }
 
-// switched turns something on, and off again in fix.
+// switched switches something on, and off again in fix.
 func switched(f func(on bool)) (fix func() error) {
 	f(true)
 	return func() error { f(false); return nil }

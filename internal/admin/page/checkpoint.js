@@ -4,7 +4,7 @@ import { get, post, download } from "./api.js";
 import { say, told } from "./language.js";
 import { number, bytes, place, plural, when } from "./format.js";
 
-const kinds = () => [["time", say`a moment`, say`2026-01-31 14:05 or 15m`], ["gtid", say`a GTID set`, say`0-1-100 or uuid:1-5`], ["file", say`a file and an offset`, "binlog.000002:154"], ["latest", say`the end of the log`, ""], ["earliest", say`the oldest position that is left`, ""]];
+const kinds = () => [["time", say`a time`, say`2026-01-31 14:05 or 15m`], ["gtid", say`a GTID set`, say`0-1-100 or uuid:1-5`], ["file", say`a file and an offset`, "binlog.000002:154"], ["latest", say`the end of the log`, ""], ["earliest", say`the oldest position that is left`, ""]];
 
 export function start() {
   const choice = make("fieldset", { class: "choices" }, make("legend", { class: "spoken" }, say`Where to`), kinds().map(([id, label, hint], i) => make("label", null,

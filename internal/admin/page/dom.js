@@ -48,7 +48,7 @@ export function handbook(page, english) {
   return "docs/" + file + "#" + slug(heading);
 }
 
-// rich is a sentence of the relay: links for references to the handbook and to lists of messages, and code for what stands in backticks.
+// rich is a sentence of the relay: links for references to the handbook and to lists of messages, and code for what is in backticks.
 export function rich(english) {
   const sentence = told(english), out = [], pattern = /docs\/((?:operations|zh)\/[a-z-]+)\.md(?:, ([A-Z][\w '-]*[\w'])|，([^；，]+))|canal-outbox messages list --table (\S+?)(?=[;,；，]? |$|[;；])|`([^`]+)`/g;
   let from = 0;

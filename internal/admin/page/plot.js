@@ -9,10 +9,10 @@ const css = name => getComputedStyle(document.documentElement).getPropertyValue(
 export class Plot {
   constructor(chart, pointed) {
     this.chart = chart;
-    this.pointed = pointed; // is told the moment under the pointer, or ""
+    this.pointed = pointed; // is called with the time under the pointer, or ""
     this.marks = [];
     this.x = [0, 1];
-    this.kept = null; // the moment that the keys have chosen
+    this.kept = null; // the time that the keys have chosen
     this.data = [[], ...chart.series.map(() => [])];
     this.values = chart.series.map(([, name]) => make("b", null, "–"));
     this.legend = make("span", { class: "legend" }, chart.series.map(([, name, colour], i) => make("span", null, make("span", { class: "key " + colour }), name + " ", this.values[i])));
@@ -34,7 +34,7 @@ export class Plot {
     } else {
       this.u.setData(this.data, false);
       this.u.setScale("x", { min: x[0], max: x[1] });
-      // uPlot keeps the place of its cursor, which is another moment once the chart has moved on. It draws in a microtask.
+      // uPlot keeps the position of its cursor, which is another time once the chart has moved. It draws in a microtask.
       if (this.kept !== null) queueMicrotask(() => this.follow());
     }
     this.read();
@@ -44,7 +44,7 @@ export class Plot {
     this.u = new uPlot(this.options(), this.data, this.plot);
   }
 
-  // colours builds the chart anew in the colours of the present scheme.
+  // colours builds the chart again in the colours of the present scheme.
   colours() {
     if (this.u) this.u.destroy();
     this.u = null;

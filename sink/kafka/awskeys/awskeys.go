@@ -59,7 +59,7 @@ func newSource(env func(string) string, now func() time.Time) *Source {
 	}}
 }
 
-// proxy is none for the agents beside the process, which have no TLS.
+// proxy is none for the agents next to the process, which have no TLS.
 func proxy(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme != "https" {
 		return nil, nil

@@ -64,7 +64,7 @@ func (s *Source) sts() string {
 // The hosts that keys are asked of without TLS, besides those of this machine: of ECS, and of EKS Pod Identity.
 var containerHosts = map[string]bool{"169.254.170.2": true, "169.254.170.23": true, "fd00:ec2::23": true}
 
-// container asks the agent beside the container.
+// container asks the agent next to the container.
 func (s *Source) container(ctx context.Context) (Keys, error) {
 	address := s.env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 	if relative := s.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"); relative != "" {

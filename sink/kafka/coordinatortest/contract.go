@@ -18,7 +18,7 @@ import (
 
 // Brokers are brokers with an empty state topic.
 type Brokers struct {
-	// Process returns the coordinator as another process sees it.
+	// Process reproducers the coordinator as another process sees it.
 	Process func() kafka.Coordinator
 	// Record makes the record of an entry. Its context is what the producer needs.
 	Record func(e *ledger.Entry) *kgo.Record
@@ -26,7 +26,7 @@ type Brokers struct {
 
 const (
 	patience = time.Minute
-	moment   = 500 * time.Millisecond
+	short    = 500 * time.Millisecond
 )
 
 // Run checks all rules, each on brokers of its own. run is called with each; it may put it into a bubble.
@@ -201,8 +201,8 @@ func readWaits(t *testing.T, brokers Brokers) {
 	if err := b.produce(p, e); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := b.Read(b.within(moment)); err == nil {
-		t.Errorf("read %d entries beside an open transaction", len(entries))
+	if entries, err := b.Read(b.within(short)); err == nil {
+		t.Errorf("read %d entries during an open transaction", len(entries))
 	}
 	if err := p.EndTransaction(b.within(patience), kgo.TryCommit); err != nil {
 		t.Fatal(err)
@@ -244,12 +244,12 @@ func emptyEnd(t *testing.T, brokers Brokers) {
 
 func order(t *testing.T, brokers Brokers) {
 	b := newBed(t, brokers)
-	var turns []kafka.Producer
+	var producers []kafka.Producer
 	for id := range kafka.TransactionalIDs {
-		turns = append(turns, b.open(id))
+		producers = append(producers, b.open(id))
 	}
 	for range 2 {
-		for _, p := range turns {
+		for _, p := range producers {
 			b.commit(p)
 		}
 	}

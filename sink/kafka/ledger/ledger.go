@@ -102,7 +102,7 @@ func sizeOf(rows []outbox.Identity) (n int) {
 	return n
 }
 
-// Ledger knows which rows were published in which transaction and are not settled. It is safe for concurrent use.
+// Ledger holds which rows were published in which transaction and are not settled. It is safe for concurrent use.
 type Ledger struct {
 	process string
 	slots   uint64
@@ -114,7 +114,7 @@ type Ledger struct {
 	last    Entry                      // the newest that is committed; its rows are not kept
 }
 
-// New returns a ledger of a process, before any transaction. The state topic keeps so many slots, at most Slots.
+// New returns a ledger of a process, before any transaction. The state topic keeps this number of slots, at most Slots.
 func New(process string, slots uint64) *Ledger {
 	return &Ledger{process: process, slots: slots, rows: map[outbox.Identity]uint64{}, open: map[uint64]int{}}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// ledgerModel is a ledger beside what is true: which rows are committed and not settled, and the newest record of each key, as a compacted topic has
+// ledgerModel is a ledger next to what is true: which rows are committed and not settled, and the newest record of each key, as a compacted topic has
 // them.
 type ledgerModel struct {
 	ledger  *Ledger

@@ -54,8 +54,8 @@ func (c *Client) Waits(ctx context.Context, limit time.Duration, addr string) (w
 // CommitLog is the state of a broker's commit log, in bytes.
 type CommitLog struct {
 	End       int64
-	Unflushed int64 // at most; 0 where the broker does not wait for its disk. It may be of a later moment than End, or of an earlier one
-	Unqueued  int64 // not in the queues yet, so no consumer gets it; of a moment near that of End, too
+	Unflushed int64 // at most; 0 where the broker does not wait for its disk. It may be of a later time than End, or of an earlier one
+	Unqueued  int64 // not in the queues yet, so no consumer gets it; of a time near that of End, too
 	Copied    int64 // the replicas that the broker waits for have the log up to here
 }
 
@@ -89,7 +89,7 @@ func (c *Client) CommitLog(ctx context.Context, limit time.Duration, addr string
 	return log, err
 }
 
-// copied returns the offset that so many replicas have; all of those that are in sync where there are fewer. Releases before 5 do not
+// copied returns the offset that a number of replicas have; all of those that are in sync where there are fewer. Releases before 5 do not
 // support the question.
 func (c *Client) copied(ctx context.Context, limit time.Duration, addr string, replicas int) (int64, error) {
 	_, body, err := c.Ask(ctx, limit, addr, HAStatus, nil, nil)

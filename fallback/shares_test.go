@@ -31,12 +31,12 @@ func TestABacklogDelaysNoOtherTable(t *testing.T) {
 			}
 		}
 		const page = 8 * 80 * time.Millisecond // it is not interrupted
-		within("a row that was there", backlog+1, turn+page+time.Second)
+		within("a row that was there", backlog+1, share+page+time.Second)
 		w.insert(old(backlog + 2))
-		within("a row that comes meanwhile", backlog+2, relist+turn+page+time.Second)
+		within("a row that comes meanwhile", backlog+2, relist+share+page+time.Second)
 		w.insert(&row{id: backlog + 3, topic: "orders"})
 		b.Trigger()
-		within("a young row", backlog+3, relist+turn+page+time.Second)
+		within("a young row", backlog+3, relist+share+page+time.Second)
 		time.Sleep(time.Minute)
 		got := slices.DeleteFunc(b.got(), func(id int) bool { return id > backlog })
 		if len(got) != backlog || !slices.IsSorted(got) {
@@ -79,7 +79,7 @@ func TestATableThatFailsEndsNoOtherList(t *testing.T) {
 	}
 }
 
-// A table gets a backlog while another one has its own, which ends first: the next sweep goes on at once.
+// A table gets a backlog while another one has its own, which ends first: the next sweep continues at once.
 func TestABacklogThatComesLaterGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const backlog = 1000 // 8 s

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// turn is how long the list of one of several tables is worked off before those of the others go on.
-	turn = time.Second
+	// share is how long the list of one of several tables is worked off before those of the others continue.
+	share = time.Second
 	// relist is how soon a table whose list was worked off is listed again while those of others are not.
 	relist = 5 * time.Second
 )
@@ -34,8 +34,8 @@ type list struct {
 	held    bool            // a claim of an earlier process could not be taken over: the row was owned
 }
 
-// inTurn is a table of a sweep.
-type inTurn struct {
+// swept is a table of a sweep.
+type swept struct {
 	name  string
 	list  *list     // nil: not begun, or at its end
 	ended time.Time // of its last list; zero before
@@ -43,16 +43,16 @@ type inTurn struct {
 	done  bool      // it was listed to the end
 }
 
-// next reports whether it is the table's turn.
-func (t *inTurn) next(now time.Time) bool {
+// next reports whether the table gets a share now.
+func (t *swept) next(now time.Time) bool {
 	return t.list != nil || now.Sub(t.ended) >= relist
 }
 
-// sweep lists all tables, and works their lists off in turns, so that a backlog of one delays the rows of another by a turn and not by the time that it
-// takes. A table is listed again meanwhile, because rows may be left to the sweep at any time. A table that fails does not prevent the others, and
+// sweep lists all tables, and works their lists off alternately, so that a backlog of one delays the rows of another by a share and not by the time that
+// it takes. A table is listed again meanwhile, because rows may be left to the sweep at any time. A table that fails does not prevent the others, and
 // has failed if its last list did.
 func (s *Sweeper) sweep(ctx context.Context, r *run) error {
-	tables := make([]inTurn, len(s.cfg.Tables))
+	tables := make([]swept, len(s.cfg.Tables))
 	for i, name := range s.cfg.Tables {
 		tables[i].name = name
 	}
@@ -65,7 +65,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 		if t.list == nil {
 			t.list = s.newList(r, t.name, useReplica, t.done)
 		}
-		err := s.turn(ctx, t.list, len(tables) > 1)
+		err := s.workShare(ctx, t.list, len(tables) > 1)
 		if notNow(err) || ctx.Err() != nil {
 			return err
 		}
@@ -78,12 +78,12 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 		s.ended(t.list, err)
 		t.list, t.ended, t.err, t.done = nil, time.Now(), err, t.done || err == nil
 	}
-	r.cut = slices.ContainsFunc(tables, func(t inTurn) bool { return t.list != nil })
+	r.cut = slices.ContainsFunc(tables, func(t swept) bool { return t.list != nil })
 	return failures(tables)
 }
 
 // failures is the first error of a table, with the number of the others.
-func failures(tables []inTurn) (err error) {
+func failures(tables []swept) (err error) {
 	more := -1
 	for _, t := range tables {
 		if t.err == nil {
@@ -117,8 +117,8 @@ func (s *Sweeper) newList(r *run, name string, useReplica, again bool) *list {
 	return l
 }
 
-// turn works a list off, to its end or until its turn is over. No batch runs afterwards, so that there are never more than those of one table.
-func (s *Sweeper) turn(ctx context.Context, l *list, limited bool) error {
+// workShare works a list off, to its end or until its share is over. No batch runs afterwards, so that there are never more than those of one table.
+func (s *Sweeper) workShare(ctx context.Context, l *list, limited bool) error {
 	err := s.work(ctx, l, limited)
 	return cmp.Or(l.batches.wait(), err)
 }
@@ -127,7 +127,7 @@ func (s *Sweeper) turn(ctx context.Context, l *list, limited bool) error {
 // overlap later pages have several, because each page costs a query, a query for the end of the log and a wait for the reader. On
 // MariaDB only a heartbeat shows that the reader has passed our own writes.
 func (s *Sweeper) work(ctx context.Context, l *list, limited bool) error {
-	for began := time.Now(); !l.at.Done() && !(limited && time.Since(began) >= turn); {
+	for began := time.Now(); !l.at.Done() && !(limited && time.Since(began) >= share); {
 		asked := time.Now()
 		page, next, err := s.due(ctx, l)
 		if err != nil && l.replica && ctx.Err() == nil {

@@ -22,9 +22,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// daemon is one start of the process: from the checks to a relay at work, or to a standby, and to the release of all it has opened. It has more than
+// instance is one start of the process: from the checks to a relay at work, or to a standby, and to the release of all it has opened. It has more than
 // 25 methods because each step of a start is one, and leaves in the fields what the later ones and the release need.
-type daemon struct {
+type instance struct {
 	*process
 	*active // the relay at work; nil before, and of a standby
 
@@ -51,11 +51,11 @@ type views struct {
 }
 
 // run works until the context ends, the tables have changed or the lease was obtained or lost.
-func (d *daemon) run(ctx context.Context) error {
-	if err := d.open(ctx); err != nil {
+func (in *instance) run(ctx context.Context) error {
+	if err := in.open(ctx); err != nil {
 		var standby *standbyError
 		if errors.As(err, &standby) {
-			return d.standBy(ctx, standby.tables)
+			return in.standBy(ctx, standby.tables)
 		}
 		if ctx.Err() != nil {
 			return nil // stopped while it waited for the database
@@ -67,37 +67,37 @@ func (d *daemon) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	reaching, stopReaching := context.WithCancel(ctx) // a stop closes the sink
 	restart := func(cause error) {
-		d.outdated.Store(true)
+		in.outdated.Store(true)
 		stop(cause)
 	}
 	var watches sync.WaitGroup
-	d.watch(&watches, watching)
-	watches.Go(func() { d.contact.Run(reaching, d.sink, d.log.Named("sink")) })
+	in.watch(&watches, watching)
+	watches.Go(func() { in.contact.Run(reaching, in.sink, in.log.Named("sink")) })
 	watches.Go(func() {
-		if newTables(watching, d.process, d.asker, d.tables) {
+		if newTables(watching, in.process, in.asker, in.tables) {
 			restart(nil)
 		}
 	})
 	watches.Go(func() { // until no message is in flight to the broker any more
-		if err := d.held.Keep(watching); err != nil {
+		if err := in.held.Keep(watching); err != nil {
 			restart(err)
 		}
 	})
-	watches.Go(func() { d.past.Run(watching, d.watched()) })
-	watches.Go(func() { d.life.Run(watching, d.relay) })
-	err := d.relay.Run(ctx)
+	watches.Go(func() { in.past.Run(watching, in.watched()) })
+	watches.Go(func() { in.life.Run(watching, in.relay) })
+	err := in.relay.Run(ctx)
 	stopReaching()
 	stopWatching()
 	watches.Wait()
 	if err != nil {
 		return err
 	}
-	return d.life.End(d.relay)
+	return in.life.End(in.relay)
 }
 
 // open makes everything up to the working admin server. What cannot work is reported before anything is written.
-func (d *daemon) open(ctx context.Context) error {
-	source, err := serverConfig(d.cfg.Source)
+func (in *instance) open(ctx context.Context) error {
+	source, err := serverConfig(in.cfg.Source)
 	if err != nil {
 		return err
 	}
@@ -105,94 +105,94 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.asker = &asker{db: plain, source: source}
-	d.onClose(closing(plain))
-	tables, err := d.preflight(ctx, source)
+	in.asker = &asker{db: plain, source: source}
+	in.onClose(closing(plain))
+	tables, err := in.preflight(ctx, source)
 	if err != nil {
 		return err
 	}
-	if err := d.lease.find(ctx, d.process, source, names(tables)); err != nil {
+	if err := in.lease.find(ctx, in.process, source, names(tables)); err != nil {
 		return err
 	}
-	if d.opts.Shadow {
-		d.sink = shadow.NewSink()
-	} else if d.sink, err = newSink(d.cfg, d.guard(), d.log.Named("sink"), d.registry); err != nil {
+	if in.opts.Shadow {
+		in.sink = shadow.NewSink()
+	} else if in.sink, err = newSink(in.cfg, in.guard(), in.log.Named("sink"), in.registry); err != nil {
 		return err
 	}
-	d.onClose(d.closeSink)
-	if d.state == nil {
-		if err := d.openState(ctx); err != nil {
+	in.onClose(in.closeSink)
+	if in.state == nil {
+		if err := in.openState(ctx); err != nil {
 			return err
 		}
 	}
-	if err := d.lead(ctx, names(tables)); err != nil {
+	if err := in.lead(ctx, names(tables)); err != nil {
 		return err
 	}
-	if err := d.assemble(source, tables); err != nil {
+	if err := in.assemble(source, tables); err != nil {
 		return err
 	}
-	return d.serve(d.service(), "started", len(tables))
+	return in.serve(in.service(), "started", len(tables))
 }
 
 // serve makes the admin server answer for service.
-func (d *daemon) serve(service admin.Service, started string, tables int) (err error) {
-	if d.web != nil {
-		d.web.Use(service)
-	} else if d.web, err = listen(d.cfg, service, d.registry, d.log); err != nil {
+func (in *instance) serve(service admin.Service, started string, tables int) (err error) {
+	if in.web != nil {
+		in.web.Use(service)
+	} else if in.web, err = listen(in.cfg, service, in.registry, in.log); err != nil {
 		return err
 	}
 	if started != "" {
-		d.log.Info(started, zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address), zap.Int("tables", tables), zap.String("admin", d.cfg.Admin.Listen))
+		in.log.Info(started, zap.String("version", in.opts.Version), zap.String("source", in.cfg.Source.Address), zap.Int("tables", tables), zap.String("admin", in.cfg.Admin.Listen))
 	}
 	return nil
 }
 
 // openState opens the state directory; a damaged store is moved aside and replaced, which the start then treats as a gap.
-func (d *daemon) openState(ctx context.Context) error {
-	opts := checkpoint.Options{Log: d.log.Named("checkpoint"), Registerer: d.registry}
-	state, err := checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
+func (in *instance) openState(ctx context.Context) error {
+	opts := checkpoint.Options{Log: in.log.Named("checkpoint"), Registerer: in.registry}
+	state, err := checkpoint.OpenContext(ctx, in.cfg.Checkpoint.Dir, opts)
 	var corrupt *checkpoint.CorruptError
 	if errors.As(err, &corrupt) {
-		aside, qerr := checkpoint.Quarantine(d.cfg.Checkpoint.Dir, nil)
+		aside, qerr := checkpoint.Quarantine(in.cfg.Checkpoint.Dir, nil)
 		if qerr != nil {
 			return errors.Join(err, qerr)
 		}
-		d.log.Error("the state was damaged and is moved aside: starting with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
-		state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
+		in.log.Error("the state was damaged and is moved aside: starting with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
+		state, err = checkpoint.OpenContext(ctx, in.cfg.Checkpoint.Dir, opts)
 	}
 	if err != nil {
 		return err
 	}
-	d.state = state
-	d.onClose(state.Close)
-	return d.past.Keep(state.Past, d.log)
+	in.state = state
+	in.onClose(state.Close)
+	return in.past.Keep(state.Past, in.log)
 }
 
 // lost reports that an earlier state was lost or damaged, so that the start makes a gap.
-func (d *daemon) lost() bool {
-	_, hasCheckpoint := d.state.Checkpoint()
-	return !hasCheckpoint && d.state.Origin().Quarantined != ""
+func (in *instance) lost() bool {
+	_, hasCheckpoint := in.state.Checkpoint()
+	return !hasCheckpoint && in.state.Origin().Quarantined != ""
 }
 
 // guard is the fence of the sink; nil without a lease.
-func (d *daemon) guard() *relay.Fence {
-	if d.lease.db == nil {
+func (in *instance) guard() *relay.Fence {
+	if in.lease.db == nil {
 		return nil
 	}
-	return &d.fence
+	return &in.fence
 }
 
 // lead takes the lease, or reports by a *standbyError that another process is active, or may be.
-func (d *daemon) lead(ctx context.Context, tables []string) error {
+func (in *instance) lead(ctx context.Context, tables []string) error {
 	parts := relay.LeaseParts{
-		Lease: d.lease.join(d.process, d.state.Origin().CreatedAt, d.registry), Fence: &d.fence, State: d.state, Source: relaySource{config: d.asker.source},
-		CheckpointAt: func() time.Time { return d.state.Stats().CheckpointAt }, Signs: checkpoint.Signs(d.cfg.Checkpoint.Dir), Lost: d.lost(), Accept: d.opts.AcceptNewSource, Log: d.log,
+		Lease: in.lease.join(in.process, in.state.Origin().CreatedAt, in.registry), Fence: &in.fence, State: in.state, Source: relaySource{config: in.asker.source},
+		CheckpointAt: func() time.Time { return in.state.Stats().CheckpointAt }, Signs: checkpoint.Signs(in.cfg.Checkpoint.Dir), Lost: in.lost(), Accept: in.opts.AcceptNewSource, Log: in.log,
 	}
-	if d.lease.db != nil {
-		parts.Sent, parts.Traces = d.lease.sentRows, d.lease.sentRows.table.Traces
+	if in.lease.db != nil {
+		parts.Sent, parts.Traces = in.lease.sentRows, in.lease.sentRows.table.Traces
 	}
-	d.held = relay.NewHeldLease(parts)
-	held, err := d.held.Take(ctx, tables)
+	in.held = relay.NewHeldLease(parts)
+	held, err := in.held.Take(ctx, tables)
 	if err == nil && !held {
 		return &standbyError{tables}
 	}
@@ -200,53 +200,53 @@ func (d *daemon) lead(ctx context.Context, tables []string) error {
 }
 
 // hold pauses or resumes the relay, and every relay that takes over from it.
-func (d *daemon) hold(p *outbox.Pause) error {
-	if err := d.relay.Hold(p); err != nil {
+func (in *instance) hold(p *outbox.Pause) error {
+	if err := in.relay.Hold(p); err != nil {
 		return err
 	}
-	d.held.SharePause(context.Background())
+	in.held.SharePause(context.Background())
 	return nil
 }
 
 // release lets another process continue at once, unless this one is about to start again by itself. No message is in flight to
 // the broker any more.
-func (d *daemon) release() {
-	if d.held == nil || d.outdated.Load() {
+func (in *instance) release() {
+	if in.held == nil || in.outdated.Load() {
 		return
 	}
-	if d.active != nil && d.held.Sent != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), d.cfg.Lease.Time/3)
+	if in.active != nil && in.held.Sent != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), in.cfg.Lease.Time/3)
 		defer cancel()
-		d.held.ShareLastSent(ctx, d.relay)
+		in.held.ShareLastSent(ctx, in.relay)
 	}
-	d.held.Release()
+	in.held.Release()
 }
 
 // onClose notes how to close what was opened.
-func (d *daemon) onClose(f func() error) { d.opened = append(d.opened, f) }
+func (in *instance) onClose(f func() error) { in.opened = append(in.opened, f) }
 
 // close releases the lease, ends the admin server, and closes what open made, in the reverse order.
-func (d *daemon) close() error {
-	d.release()
+func (in *instance) close() error {
+	in.release()
 	var errs []error
-	if d.web != nil {
-		errs = append(errs, d.web.close())
+	if in.web != nil {
+		errs = append(errs, in.web.close())
 	}
-	for _, f := range slices.Backward(d.opened) {
+	for _, f := range slices.Backward(in.opened) {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
 }
 
 // closeSink closes a sink that no relay has closed.
-func (d *daemon) closeSink() error {
-	if d.active != nil || d.sink == nil {
+func (in *instance) closeSink() error {
+	if in.active != nil || in.sink == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	s := d.sink
-	d.sink = nil
+	s := in.sink
+	in.sink = nil
 	return s.Close(ctx)
 }
 

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// ParseMoment reads a moment: RFC 3339 (2026-01-02T15:04:05Z), or a local time and its zone (2026-01-02 15:04:05 +08:00, or with the
+// ParseTime reads a time: RFC 3339 (2026-01-02T15:04:05Z), or a local time and its zone (2026-01-02 15:04:05 +08:00, or with the
 // name of a zone, Asia/Shanghai). One without a zone is refused: whose it is would be a guess.
-func ParseMoment(text string) (time.Time, error) {
+func ParseTime(text string) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
@@ -25,6 +25,6 @@ func ParseMoment(text string) (time.Time, error) {
 			}
 		}
 	}
-	return time.Time{}, Usagef("%q is no moment: write 2026-01-02T15:04:05Z, 2026-01-02T15:04:05+08:00, "+
+	return time.Time{}, Usagef("%q is not a time: write 2026-01-02T15:04:05Z, 2026-01-02T15:04:05+08:00, "+
 		"or a local time with its zone, such as 2026-01-02 15:04:05 Asia/Shanghai", text)
 }

@@ -34,7 +34,7 @@ func (s several) Expire(ctx context.Context, table string, e table.Expiry, ids [
 	return s.of(table).Expire(ctx, table, e, ids)
 }
 
-// The window closes before all old rows of a table have left: those of the next table have left all the same, and the pass goes on where it was.
+// The window closes before all old rows of a table have left: those of the next table have left all the same, and the pass continues where it was.
 func TestOneTableDoesNotTakeTheWholeWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const other = "shop.other"
