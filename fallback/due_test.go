@@ -320,7 +320,7 @@ func TestTimersAreBounded(t *testing.T) {
 // table is not queried repeatedly.
 func TestG10_DueRowsDelayNoOthers(t *testing.T) {
 	for why, of := range map[string]func(w *world, r *row){
-		"they wait for an earlier row of their keys":                 func(w *world, r *row) { r.topic, w.suspended["waits"] = "waits", true },
+		"they wait for an earlier row of their keys":          func(w *world, r *row) { r.topic, w.suspended["waits"] = "waits", true },
 		"they are owned, and their status is not written yet": func(w *world, r *row) { w.owned[r.identity()] = true },
 	} {
 		t.Run(why, func(t *testing.T) {

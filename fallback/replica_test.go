@@ -85,7 +85,7 @@ func (b *bench) times() map[int]int {
 // queries.
 func TestD12_AReplicaThatLags(t *testing.T) {
 	for name, c := range map[string]struct{ by, within time.Duration }{
-		"five minutes":    {5 * time.Minute, 5*time.Minute + 2*time.Minute},
+		"five minutes":                {5 * time.Minute, 5*time.Minute + 2*time.Minute},
 		"its replication has stopped": {24 * time.Hour, primaryEvery*30*time.Second + 2*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
