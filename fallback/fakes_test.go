@@ -63,6 +63,8 @@ type world struct {
 	onLook    func() error
 	onStates  func() error
 	gone      string         // a table that cannot be listed
+	refusal   time.Duration  // how long it takes to say so
+	refused   int            // how often it did
 	returned  []int          // rows whose claims a stop has released
 	stale     func(*row) row // the state that a lagging replica returns
 
@@ -181,6 +183,8 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 		return nil, table.CursorBehind("", true), nil
 	}
 	if name != shop && name != second || name == look(w, &w.gone) {
+		time.Sleep(w.refusal)
+		w.alter(func() { w.refused++ })
 		return nil, after, errors.New("no such table")
 	}
 	w.mu.Lock()

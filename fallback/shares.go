@@ -14,8 +14,9 @@ import (
 const (
 	// share is how long the list of one of several tables is worked off before those of the others continue.
 	share = time.Second
-	// relist is how soon a table whose list was worked off is listed again while those of others are not.
-	relist = 5 * time.Second
+	// relist is how soon a table whose list was worked off is listed again while those of others are not. One that had nothing to publish, or failed, is
+	// left alone this many times as long as that took: a locked table fails after two seconds, and an index may be missing.
+	relist, relistTimes = 5 * time.Second, 10
 )
 
 // list is one list of the due rows of a table, in a sweep; a sweep may list a table more than once. Timers use it for the rows of a pass.
@@ -37,15 +38,16 @@ type list struct {
 // swept is a table of a sweep.
 type swept struct {
 	name  string
-	list  *list     // nil: not begun, or at its end
-	ended time.Time // of its last list; zero before
-	err   error     // of that list
-	done  bool      // it was listed to the end
+	list  *list         // nil: not begun, or at its end
+	ended time.Time     // of its last list; zero before
+	pause time.Duration // until the next list
+	err   error         // of that list
+	done  bool          // it was listed to the end
 }
 
 // next reports whether the table gets a share now.
 func (t *swept) next(now time.Time) bool {
-	return t.list != nil || now.Sub(t.ended) >= relist
+	return t.list != nil || now.Sub(t.ended) >= t.pause
 }
 
 // sweep lists all tables, and works their lists off alternately, so that a backlog of one delays the rows of another by a share and not by the time that
@@ -65,6 +67,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 		if t.list == nil {
 			t.list = s.newList(r, t.name, useReplica, t.done)
 		}
+		began, published := time.Now(), r.sum()
 		err := s.workShare(ctx, t.list, len(tables) > 1)
 		if notNow(err) || ctx.Err() != nil {
 			return err
@@ -76,7 +79,10 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 			open--
 		}
 		s.ended(t.list, err)
-		t.list, t.ended, t.err, t.done = nil, time.Now(), err, t.done || err == nil
+		t.list, t.ended, t.pause, t.err, t.done = nil, time.Now(), relist, err, t.done || err == nil
+		if r.sum() == published {
+			t.pause = max(relist, relistTimes*t.ended.Sub(began))
+		}
 	}
 	r.cut = slices.ContainsFunc(tables, func(t swept) bool { return t.list != nil })
 	return failures(tables)
