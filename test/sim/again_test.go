@@ -85,8 +85,8 @@ func (i *incarnation) again(s *state) *relay.Again {
 }
 
 // Final implements redelivery.Rows: a page in the order of the ids.
-func (c rows) Final(ctx context.Context, _ string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
-	if _, err := c.guarded(ctx, "final "+q.Status.String()); err != nil {
+func (c rows) Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
+	if _, err := c.guarded(ctx, ofTable("final "+q.Status.String(), name)); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
@@ -95,7 +95,7 @@ func (c rows) Final(ctx context.Context, _ string, after table.Cursor, q table.F
 	var list []*row
 	last := number(after.ID())
 	for _, r := range w.table {
-		if r.status == q.Status && !r.visible.After(time.Now()) && r.number > last {
+		if r.Table == name && r.status == q.Status && !r.visible.After(time.Now()) && r.number > last {
 			list = append(list, r)
 		}
 	}
@@ -157,7 +157,7 @@ func (r *row) retriedFrom() time.Time {
 func (w *world) checkSetBack(i *incarnation, r *row) {
 	every := w.plan.again.failedEvery
 	switch {
-	case w.plan.again.undated && r.setBacks > 0 && !r.setBackAt.Before(i.disk.passAt):
+	case w.plan.again.undated && r.setBacks > 0 && !r.setBackAt.Before(i.disk.passAt[r.Table]):
 		w.violation("failed", "%s is tried again twice in one pass", name(r.Identity))
 	case w.plan.again.undated:
 	case time.Since(r.finalSince()) < every:
@@ -167,7 +167,7 @@ func (w *world) checkSetBack(i *incarnation, r *row) {
 
 // Pieces implements fallback.Rows and redelivery.Rows: rows are read back two at a time.
 func (c rows) Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
-	if _, err := c.guarded(ctx, "pieces"); err != nil {
+	if _, err := c.guarded(ctx, ofTable("pieces", ids[0].Table)); err != nil {
 		return nil, err
 	}
 	return slices.Collect(slices.Chunk(ids, 2)), nil
@@ -351,7 +351,8 @@ func (s *state) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	}
 	w := s.i.w
 	w.mu.Lock()
-	every, last := w.plan.again.failedEvery, s.i.disk.passAt
+	name := put[0].ID
+	every, last := w.plan.again.failedEvery, s.i.disk.passAt[name]
 	if !last.IsZero() && time.Since(last) < every-time.Millisecond {
 		w.violation("failed", "a pass over FAILED rows begins %v after the last one, not %v", time.Since(last), every)
 	}
@@ -363,11 +364,19 @@ func (s *state) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	err := s.Waits.Keep(put, drop)
 	w.mu.Lock()
 	if dead = s.i.dead; !dead {
-		s.i.disk.passAt = time.Now()
+		s.i.disk.pass(name)
 	}
 	w.mu.Unlock()
 	if dead || s.i.step("after pass") {
 		return errDead
 	}
 	return err
+}
+
+// pass notes a pass over the FAILED rows of a table. Callers hold mu.
+func (d *disk) pass(name string) {
+	if d.passAt == nil {
+		d.passAt = map[string]time.Time{}
+	}
+	d.passAt[name] = time.Now()
 }

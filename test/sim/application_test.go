@@ -63,7 +63,7 @@ func (w *world) finish(t txnPlan, number int, rows []*row) {
 		w.enterDeferred(t, rows)
 	case xa:
 		w.open++
-		w.append(&entry{reason: "XA PREPARE", deferred: []outbox.Deferred{{Table: tableName, Cause: outbox.CauseXA, Rows: len(rows)}}})
+		w.append(&entry{reason: "XA PREPARE", deferred: shownOnly(rows, outbox.CauseXA)})
 		time.AfterFunc(t.takes*20, func() { w.endXA(t, rows) })
 	default:
 		e := &entry{reason: "insert", rows: rows}
@@ -85,9 +85,7 @@ func (w *world) enterDeferred(t txnPlan, rows []*row) {
 			e.left = append(e.left, r)
 		}
 	}
-	if len(e.left) > 0 {
-		e.deferred = []outbox.Deferred{{Table: tableName, Cause: t.cause, Rows: len(e.left)}}
-	}
+	e.deferred = shownOnly(e.left, t.cause)
 	w.enter(e.rows, w.append(e), t.late)
 	w.enter(e.left, -1, t.late)
 	for _, r := range e.left {
@@ -123,7 +121,7 @@ func (w *world) enter(rows []*row, entry int, late time.Duration) {
 			w.shown++
 			r.nth = w.shown
 		}
-		w.table[r.ID], w.byID[r.Identity] = r, r
+		w.table[r.in()], w.byID[r.Identity] = r, r
 		w.lives = append(w.lives, r)
 		w.publishItself(r)
 		w.note(0, "commit", name(r.Identity), "id "+r.ID+" "+r.key+" "+r.topic, entry)
@@ -143,12 +141,12 @@ func (w *world) remove(rows []*row) {
 func (w *world) drop(r *row, why string) {
 	if !r.gone {
 		r.gone = true
-		delete(w.table, r.ID)
+		delete(w.table, r.in())
 		w.note(0, why, name(r.Identity), "", 0)
 	}
 }
 
-// truncate empties the table and restarts its ids as soon as no transaction with rows is open. Callers hold mu.
+// truncate empties the first table and restarts its ids as soon as no transaction with rows is open. Callers hold mu.
 func (w *world) truncate(number int) {
 	if w.open > 0 {
 		time.AfterFunc(5*time.Millisecond+time.Duration(number), func() {
@@ -159,7 +157,7 @@ func (w *world) truncate(number int) {
 		return
 	}
 	for _, r := range w.lives {
-		if !r.logOnly {
+		if r.Table == tableName {
 			w.drop(r, "truncate")
 		}
 	}

@@ -25,13 +25,13 @@ type database struct {
 	failed   int // failovers so far
 	replaced int // how often a server with another history replaced it
 
-	table  map[string]*row // by primary key
-	lives  []*row          // every row that was ever committed
-	byID   map[outbox.Identity]*row
-	nextID int
-	nextM  int // message ids are never reused
-	open   int // transactions under way
-	shown  int // rows that were in the log
+	table              map[primary]*row
+	lives              []*row // every row that was ever committed
+	byID               map[outbox.Identity]*row
+	nextID, nextSideID int
+	nextM              int // message ids are never reused
+	open               int // transactions under way
+	shown              int // rows that were in the log
 
 	visible time.Time // when the last transaction of the log is visible
 
@@ -99,7 +99,7 @@ func (d *database) init(p *plan) {
 	if p.logging == mariaDB {
 		d.flavor, d.id = outbox.MariaDB, server.ID{Flavor: outbox.MariaDB, ServerID: 1}
 	}
-	d.table, d.byID = map[string]*row{}, map[outbox.Identity]*row{}
+	d.table, d.byID = map[primary]*row{}, map[outbox.Identity]*row{}
 	d.grown = make(chan struct{})
 	d.file, d.offset = 1, 4
 	d.executed = outbox.NewGTIDSet(d.flavor)
@@ -287,7 +287,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 	w.nextM++
 	d := newDice(w.seed, "row", uint64(w.nextM))
 	r := &row{
-		Identity: outbox.Identity{Table: tableName, ID: strconv.Itoa(w.nextID), MessageID: "m" + strconv.Itoa(w.nextM)},
+		Identity: outbox.Identity{Table: tableName, MessageID: "m" + strconv.Itoa(w.nextM)},
 		number:   w.nextID, kind: t.kind, place: place, entry: -1, topic: topicA, maxRetry: -1, created: time.Now(), grace: w.plan.grace,
 	}
 	if d.chance(0.9) {
@@ -307,6 +307,8 @@ func (w *world) newRow(t txnPlan, place int) *row {
 	case d.chance(0.02) && !w.plan.quiet:
 		r.unwritable = true
 	}
+	w.chooseTable(r, d)
+	r.ID = strconv.Itoa(r.number)
 	switch {
 	case t.kind == delayed:
 		r.due = time.Now().Add(d.between(2500*time.Millisecond, 6*time.Second))

@@ -102,7 +102,8 @@ type script struct {
 func newScript(seed uint64) *script {
 	w := newWorld(seed)
 	w.plan.errors, w.plan.ownLog, w.plan.ordered, w.plan.database, w.plan.grace = 0, false, true, nil, 0
-	w.plan.hasty, w.plan.again.undated = false, false // no owner acts but by a move of the script
+	w.plan.hasty, w.plan.again.undated, w.plan.twoTables = false, false, false // no owner acts but by a move of the script
+	w.plan.settings.Pipeline.Ordered = []string{tableName}
 	i := w.incarnate(w.disks[0], life{}, nil)
 	i.peer = w.id
 	return &script{dice: newDice(seed, "differential"), w: w, i: i, began: time.Now(), token: []string{"2000-01-01 00:00:00.000"}}
@@ -204,7 +205,7 @@ func (s *script) insert() move {
 	number := s.next
 	if s.chance(0.2) {
 		for _, r := range s.w.lives {
-			if r.gone && s.w.table[r.ID] == nil {
+			if r.gone && s.w.table[r.in()] == nil {
 				number = r.number
 			}
 		}

@@ -19,10 +19,10 @@ type disk struct {
 	number  int
 	present *incarnation // the one that lives, or the last one
 	files   *vfs.MemFS
-	sign    signState // of the last process
-	lost    bool      // an earlier state was lost
-	torn    bool      // the last crash left a part of what was not synced
-	passAt  time.Time // of the last pass over FAILED rows that do not say when they failed
+	sign    signState            // of the last process
+	lost    bool                 // an earlier state was lost
+	torn    bool                 // the last crash left a part of what was not synced
+	passAt  map[string]time.Time // by table, of the last pass over FAILED rows that do not say when they failed
 
 	// What must be there: what a write that returned has put there.
 	anchored   bool
@@ -136,7 +136,7 @@ func (w *world) loseState(d *disk, why string) {
 		r.anchored(d)
 		r.forgetCounts(d)
 	}
-	d.passAt = time.Time{}
+	d.passAt = nil
 	w.note(0, "state lost", "", why, 0)
 }
 

@@ -13,25 +13,25 @@ import (
 const claimAhead = 5 * time.Second
 
 // Due implements fallback.Rows: one list in the order of the ids.
-func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+func (c rows) Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	began := time.Now()
 	what, gate := "due", q.Horizon > time.Hour
 	if gate { // which asks for all rows that are not final, at the same instant as the sweep: its dice are its own
 		what = "due in order"
 	}
-	if _, err := c.guarded(ctx, what); err != nil {
+	if _, err := c.guarded(ctx, ofTable(what, name)); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if after.ID() == "" && !gate {
+	if after.ID() == "" && !gate && name == tableName { // a sweep begins with it
 		c.i.sweepBegins(began, q.Threshold)
 	}
 	now, last := time.Now(), number(after.ID())
 	var list []*row
 	for _, r := range w.table {
-		if r.visible.After(now) || r.number <= last {
+		if r.Table != name || r.visible.After(now) || r.number <= last {
 			continue
 		}
 		switch {
@@ -63,10 +63,10 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 	if gate {
 		w.note(c.i.life, "read for the order", "", "", len(out))
 		if next.Done() {
-			if !c.i.knowsRows() {
-				c.i.knew = now
+			if !c.i.knowsRows(name) {
+				c.i.knew[name] = now
 			}
-			c.i.gateRead = now
+			c.i.gateRead[name] = now
 		}
 		return out, next, nil
 	}

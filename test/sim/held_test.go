@@ -66,14 +66,14 @@ func (i *incarnation) serve() (again bool, err error) {
 	held := relay.NewHeldLease(relay.LeaseParts{
 		Lease: m.lease, Fence: new(relay.Fence), State: state, Source: source{i}, Log: i.log, Lost: state.Origin().Quarantined != "" && !has,
 	})
-	taken, err := held.Take(i.ctx, []string{tableName, logTable})
+	taken, err := held.Take(i.ctx, i.w.plan.leased())
 	switch {
 	case err != nil && i.ctx.Err() != nil:
 		return false, nil
 	case err != nil:
 		return false, err
 	case !taken:
-		return m.lease.Await(i.ctx, []string{tableName, logTable}) == nil, nil
+		return m.lease.Await(i.ctx, i.w.plan.leased()) == nil, nil
 	}
 	return i.lead(held, state)
 }

@@ -31,8 +31,8 @@ type leaseRow struct {
 }
 
 // init makes a table that was in use: its last holder released it.
-func (l *leases) init(server uint32) {
-	last := lease.Record{Term: 1, Holder: "before", Tables: []string{tableName, logTable}}
+func (l *leases) init(server uint32, tables []string) {
+	last := lease.Record{Term: 1, Holder: "before", Tables: tables}
 	last.Resume.Source.ServerID = server
 	l.leaseTable = leasetest.Table{Server: server, Counted: true, Birth: "birth", Newest: 1, Rows: []leasetest.Row{{Record: last}}}
 	l.sync()

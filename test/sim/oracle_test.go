@@ -140,7 +140,7 @@ func (w *world) checkQuiet() {
 		case waited && took > w.plan.dueBound()+w.batchesBefore(r):
 			w.violation("due", "%s was published %v after its time", name(r.Identity), took)
 			continue
-		case waited || r.kind != plain && r.kind != shortLived || w.plan.ordered && r.key != "" && rec.path != outbox.PathBinlog:
+		case waited || r.kind != plain && r.kind != shortLived || w.orderKey(r) != "" && rec.path != outbox.PathBinlog:
 			continue
 		case rec.path != outbox.PathBinlog && r.committed.Sub(w.began) > time.Second && w.plan.team == nil:
 			w.violation("latency", "%s was published by the sweep, after %v", name(r.Identity), took)
@@ -151,6 +151,9 @@ func (w *world) checkQuiet() {
 			continue
 		}
 		wire := r.topic + "/" + r.key
+		if w.plan.twoTables && w.plan.ordered { // a row waits for the one before it of its own table
+			wire = r.Table + "/" + wire
+		}
 		if before := last[wire]; before != nil && (before.entry > r.entry || before.entry == r.entry && before.place > r.place) {
 			w.violation("P5", "%s was published after %s", name(r.Identity), name(before.Identity))
 		}

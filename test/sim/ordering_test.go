@@ -24,15 +24,15 @@ func (p *plan) drawOrdering(seed uint64) {
 	}
 }
 
-// knowsRows says that the process has read which rows are not final since it began, or since its mark was moved. Callers hold mu.
-func (i *incarnation) knowsRows() bool { return i.gateRead.After(i.anchored) }
+// knowsRows says that the process has read which rows of a table are not final since it began, or since its mark was moved. Callers hold mu.
+func (i *incarnation) knowsRows(table string) bool { return i.gateRead[table].After(i.anchored) }
 
 // orderKey is what the order of a row is kept by; "" when it is not.
 func (w *world) orderKey(r *row) string {
-	if !w.plan.ordered || r.key == "" || r.logOnly {
+	if r.key == "" || !slices.Contains(w.plan.settings.Pipeline.Ordered, r.Table) {
 		return ""
 	}
-	return r.topic + "/" + r.key
+	return r.Table + "/" + r.topic + "/" + r.key
 }
 
 // promised reports whether a process must not send b before a: both by the order of their commits and by that of their ids a comes first,
@@ -76,12 +76,15 @@ func (w *world) disturb(i *incarnation, r *row) {
 // hold mu.
 func (w *world) leftForOthers(i *incarnation, r *row) bool {
 	key, f := w.orderKey(r), r.of(i.life)
-	early := !i.knowsRows() || f.early(i) || f.behind
+	early := !i.knowsRows(r.Table) || i.early(r) || f.behind
 	return i.disturbed[key] || key != "" && (early || !w.plan.quiet || i.deferrals > 0 || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0)
 }
 
-// early reports whether the stream offered the row before the table was read: it is left to the sweep.
-func (f *fastPath) early(i *incarnation) bool { return f.offered && !f.offeredAt.After(i.knew) }
+// early reports whether the stream offered the row before its table was read: it is left to the sweep.
+func (i *incarnation) early(r *row) bool {
+	f := r.of(i.life)
+	return f.offered && !f.offeredAt.After(i.knew[r.Table])
+}
 
 // behindEarly reports whether a row is offered while an earlier one of its key waits for the sweep, because that one, or one that it waits for,
 // came before the table was read. Callers hold mu.
@@ -92,7 +95,7 @@ func (w *world) behindEarly(i *incarnation, r *row) bool {
 			return false
 		}
 		f := a.of(i.life)
-		return !f.handed && !f.acked && (f.early(i) || f.behind)
+		return !f.handed && !f.acked && (i.early(a) || f.behind)
 	})
 }
 

@@ -34,18 +34,19 @@ func draw(seed uint64) *plan {
 
 // plan is what a seed decides before the run begins. Times are since its beginning.
 type plan struct {
-	quiet    bool // nothing fails
-	logging  logging
-	ownLog   bool          // the relay's own updates are in the log too
-	ordered  bool          // the table keeps the order of its keys
-	hasty    bool          // a refused row waits for minutes, and its owner deletes it or marks it as sent before
-	grace    time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
-	again    againPlan
-	settings relay.Settings
-	work     time.Duration // transactions commit until then
-	healed   time.Duration // faults happen until then
-	txns     []txnPlan
-	lives    []life // of the process, one after the other; the last one ends with the run
+	quiet     bool // nothing fails
+	logging   logging
+	ownLog    bool          // the relay's own updates are in the log too
+	ordered   bool          // the table keeps the order of its keys
+	twoTables bool          // have a status
+	hasty     bool          // a refused row waits for minutes, and its owner deletes it or marks it as sent before
+	grace     time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
+	again     againPlan
+	settings  relay.Settings
+	work      time.Duration // transactions commit until then
+	healed    time.Duration // faults happen until then
+	txns      []txnPlan
+	lives     []life // of the process, one after the other; the last one ends with the run
 
 	broker     []window // whole broker
 	partition  []window // one partition: a third of the keys; silent: the sink does not know that it is only a part
@@ -173,6 +174,7 @@ func newPlan(seed uint64) *plan {
 	p.drawGrace(newDice(seed, "grace"))
 	p.drawAgain(newDice(seed, "again"))
 	p.drawHasty(newDice(seed, "hasty"))
+	p.drawTables(seed)
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}

@@ -72,11 +72,11 @@ type incarnation struct {
 	lookedAt    time.Duration            // or time is up since then
 	read        map[*row]bool            // of which a copy was seen
 
-	gateRead time.Time // when the gate has read the table last
-	knew     time.Time // when knowsRows became true
-	anchored time.Time // when it began, or its mark was moved last
-	silent   bool      // the mark was moved, and no transaction was offered since
-	gapAt    time.Time // of an anchor whose full sweep is to come; zero for none
+	gateRead map[string]time.Time // when the gate has read a table last
+	knew     map[string]time.Time // when knowsRows became true
+	anchored time.Time            // when it began, or its mark was moved last
+	silent   bool                 // the mark was moved, and no transaction was offered since
+	gapAt    time.Time            // of an anchor whose full sweep is to come; zero for none
 	sweeps   int
 }
 
@@ -101,7 +101,7 @@ func (w *world) start(d *disk, l life) *incarnation {
 func (w *world) incarnate(d *disk, l life, m *member) *incarnation {
 	i := &incarnation{
 		w: w, disk: d, team: m, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: relay.NewGate(), ended: make(chan error, 1),
-		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(), began: time.Now(), predecessor: d.present, read: map[*row]bool{},
+		topics: map[string]bool{}, disturbed: map[string]bool{}, gateRead: map[string]time.Time{}, knew: map[string]time.Time{}, anchored: time.Now(), began: time.Now(), predecessor: d.present, read: map[*row]bool{},
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
@@ -152,7 +152,7 @@ func (i *incarnation) relayOn(state *state, s *sinkModel, through sink.Sink, los
 		Prover: prover,
 		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: through, State: state, Lost: lost, AcceptNewSource: i.accepts > 0,
 		Reader:    func(h canal.Handler) relay.Reader { return &reader{i: i, handler: h} },
-		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
+		Retention: retention.New(drawRetention(i.w.plan, i.w.seed), rows{i}, i.log, registerer{i}),
 		Again:     i.again(state),
 		Begin:     begin,
 		Earlier:   earlier,

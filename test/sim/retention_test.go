@@ -11,15 +11,18 @@ import (
 )
 
 // drawRetention lets old rows leave in some runs. It has dice of its own.
-func drawRetention(seed uint64) retention.Config {
+func drawRetention(p *plan, seed uint64) retention.Config {
 	d := newDice(seed, "retention")
-	cfg := retention.Config{Tables: []string{tableName}, Interval: d.between(200*time.Millisecond, 2*time.Second), Batch: pick(d, 0, 1, 3)}
+	cfg := retention.Config{Tables: p.tables(), Interval: d.between(200*time.Millisecond, 2*time.Second), Batch: pick(d, 0, 1, 3)}
 	if d.chance(0.4) {
 		all := []table.Expiry{{Status: outbox.Sent, Age: d.between(100*time.Millisecond, 3*time.Second), Into: pick(d, "", table.ArchiveSuffix)}}
 		if d.chance(0.5) {
 			all = append(all, table.Expiry{Status: outbox.Failed, Age: d.between(100*time.Millisecond, 3*time.Second), Into: table.FailedSuffix})
 		}
-		cfg.Expiries = map[string][]table.Expiry{tableName: all}
+		cfg.Expiries = map[string][]table.Expiry{}
+		for _, name := range cfg.Tables {
+			cfg.Expiries[name] = all
+		}
 	}
 	return cfg
 }
@@ -34,9 +37,9 @@ func (r *row) expires(e table.Expiry) bool {
 const pageOfRows = 7
 
 // Expired implements retention.Rows: a page in the order of the ids.
-func (c rows) Expired(ctx context.Context, _, after string, of []table.Expiry) (table.ExpiredPage, error) {
+func (c rows) Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	page := table.ExpiredPage{IDs: make([][]string, len(of)), Next: after}
-	if _, err := c.guarded(ctx, "expired"); err != nil {
+	if _, err := c.guarded(ctx, ofTable("expired", name)); err != nil {
 		return page, err
 	}
 	w := c.i.w
@@ -45,7 +48,7 @@ func (c rows) Expired(ctx context.Context, _, after string, of []table.Expiry) (
 	var list []*row
 	last := number(after)
 	for _, r := range w.table {
-		if r.number > last {
+		if r.Table == name && r.number > last {
 			list = append(list, r)
 		}
 	}
@@ -65,11 +68,11 @@ func (c rows) Expired(ctx context.Context, _, after string, of []table.Expiry) (
 }
 
 // Expire implements retention.Rows. What leaves must be where it belongs: published, or FAILED.
-func (c rows) Expire(ctx context.Context, _ string, e table.Expiry, ids []string) (left table.Left, err error) {
+func (c rows) Expire(ctx context.Context, from string, e table.Expiry, ids []string) (left table.Left, err error) {
 	w := c.i.w
-	err = c.write(ctx, "expire", func() {
+	err = c.write(ctx, ofTable("expire", from), func() {
 		for _, id := range ids {
-			r := w.table[id]
+			r := w.table[primary{from, id}]
 			if r == nil || !r.expires(e) || r.locked.After(time.Now()) {
 				left.Skipped++
 				continue

@@ -137,7 +137,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	if c.i.sink != nil && c.i.sink.may != nil && slices.ContainsFunc(batch, counted) {
 		fence = c.i.sink.may
 	}
-	err := c.writeIf(ctx, "apply", fence, func(valid bool) {
+	err := c.writeIf(ctx, ofTable("apply", batch[0].Table), fence, func(valid bool) {
 		changed := false
 		for _, s := range batch {
 			r := w.byID[s.Identity]
@@ -235,7 +235,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 
 // States implements recovery.Checker.
 func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
-	if _, err := c.guarded(ctx, "states"); err != nil {
+	if _, err := c.guarded(ctx, ofTable("states", ids[0].Table)); err != nil {
 		return nil, err
 	}
 	w := c.i.w
@@ -268,7 +268,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 
 // Untouched implements recovery.Checker.
 func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
-	if _, err := c.guarded(ctx, "states"); err != nil {
+	if _, err := c.guarded(ctx, ofTable("states", ids[0].Table)); err != nil {
 		return false, err
 	}
 	w := c.i.w
@@ -292,7 +292,7 @@ func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error
 
 func (w *world) candidate(r *row) outbox.Candidate {
 	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token}
-	if w.plan.ordered {
+	if w.orderKey(r) != "" {
 		s.Key = r.key
 	}
 	if !r.due.IsZero() || r.grace > 0 {
@@ -327,7 +327,7 @@ func number(id string) (n int) {
 func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token string, err error) {
 	w := c.i.w
 	token = time.Now().UTC().Format(tokenForm)
-	err = c.write(ctx, "claim", func() {
+	err = c.write(ctx, ofTable("claim", candidates[0].Table), func() {
 		changed := false
 		for _, s := range candidates {
 			r := w.byID[s.Identity]
@@ -349,7 +349,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 
 // ReadBack implements fallback.Rows.
 func (c rows) ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
-	if _, err := c.guarded(ctx, "read back"); err != nil {
+	if _, err := c.guarded(ctx, ofTable("read back", ids[0].Table)); err != nil {
 		return nil, nil, err
 	}
 	w := c.i.w

@@ -10,8 +10,8 @@ import (
 )
 
 // Upcoming implements fallback.Rows.
-func (c rows) Upcoming(ctx context.Context, _ string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
-	if _, err := c.guarded(ctx, "upcoming"); err != nil {
+func (c rows) Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
+	if _, err := c.guarded(ctx, ofTable("upcoming", name)); err != nil {
 		return nil, err
 	}
 	w := c.i.w
@@ -20,7 +20,7 @@ func (c rows) Upcoming(ctx context.Context, _ string, from, to time.Duration, li
 	now := time.Now()
 	var list []*row
 	for _, r := range w.table {
-		if left := r.due.Sub(now); !r.visible.After(now) && r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to {
+		if left := r.due.Sub(now); r.Table == name && !r.visible.After(now) && r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to {
 			list = append(list, r)
 		}
 	}

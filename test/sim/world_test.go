@@ -45,7 +45,7 @@ type countKey struct {
 func newWorld(seed uint64) *world {
 	w := &world{seed: seed, plan: draw(seed), began: time.Now(), counts: map[countKey]uint64{}}
 	w.database.init(w.plan)
-	w.leases.init(w.id.ServerID)
+	w.leases.init(w.id.ServerID, w.plan.leased())
 	w.broker.wires = map[string]*connection{}
 	w.disks = append(w.disks, newDisk(0))
 	w.append(&entry{reason: "before"}) // without any transaction nothing proves whose log it is

@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// This file is for the seeds that have a second table with a status next to the first one: it may keep the order of its keys if that one does, and is not truncated.
+
+const sideTable = "shop.t_side_message"
+
+// firstSideID is the first primary key of the second table. Those of the first begin again after a TRUNCATE, and stay below it.
+const firstSideID = 100_000
+
+// drawTables is drawn apart, so that the rest of a seed is what it was. It comes after what is set for the first table.
+func (p *plan) drawTables(seed uint64) {
+	d := newDice(seed, "tables")
+	if p.twoTables = d.chance(0.2); !p.twoTables {
+		return
+	}
+	if p.ordered && d.chance(0.6) {
+		p.settings.Pipeline.Ordered = append(p.settings.Pipeline.Ordered, sideTable)
+	}
+	p.settings.Fallback.Tables = p.tables()
+	both(p.settings.Again.Failed)
+	both(p.settings.Again.Sent)
+}
+
+// both gives the second table what the first has.
+func both[V any](of map[string]V) {
+	if v, is := of[tableName]; is {
+		of[sideTable] = v
+	}
+}
+
+// tables are those with a status.
+func (p *plan) tables() []string {
+	if p.twoTables {
+		return []string{tableName, sideTable}
+	}
+	return []string{tableName}
+}
+
+// leased are all tables.
+func (p *plan) leased() []string { return append(p.tables(), logTable) }
+
+// chooseTable decides in which table a new row is; both have the same keys. Callers hold mu.
+func (w *world) chooseTable(r *row, d *dice) {
+	if w.plan.twoTables && d.chance(0.5) {
+		w.nextSideID++
+		r.Table, r.number = sideTable, firstSideID+w.nextSideID
+	}
+}
+
+// ofTable distinguishes the draws of a statement on the second table from those of one on the first at the same time.
+func ofTable(what, table string) string {
+	if table == sideTable {
+		return what + " of the second table"
+	}
+	return what
+}
+
+// shownOnly are rows of which the log shows no more than that they are there, by table.
+func shownOnly(rows []*row, cause outbox.Cause) (list []outbox.Deferred) {
+	n := map[string]int{}
+	for _, r := range rows {
+		n[r.Table]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		list = append(list, outbox.Deferred{Table: name, Cause: cause, Rows: n[name]})
+	}
+	return list
+}
+
+// primary is where a row is: a table and a primary key.
+type primary struct{ table, id string }
+
+func (r *row) in() primary { return primary{r.Table, r.ID} }
