@@ -202,7 +202,7 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 		return w.settledAnswer(i, r)
 	case r.due.Sub(r.committed) > 2*time.Second, time.Until(r.due) > 0, i.topics[r.topic], f.told, f.swept:
 		return "" // deferred, or the sweep may own it
-	case w.leftForOthers(i, r):
+	case w.leftForOthers(i, r), w.wasLocked(i, r):
 		return ""
 	case !f.offered:
 		return "never offered"

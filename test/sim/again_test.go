@@ -86,7 +86,7 @@ func (i *incarnation) again(s *state) *relay.Again {
 
 // Final implements redelivery.Rows: a page in the order of the ids.
 func (c rows) Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
-	if _, err := c.guarded(ctx, ofTable("final "+q.Status.String(), name)); err != nil {
+	if _, err := c.guarded(ctx, "final "+q.Status.String(), name); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
@@ -121,7 +121,7 @@ func (c rows) DatesFailures(string) bool { return !c.i.w.plan.again.undated }
 // RetryFailed implements redelivery.Rows. It checks that the time of each row has come.
 func (c rows) RetryFailed(ctx context.Context, ids []outbox.Identity) (n int64, err error) {
 	w := c.i.w
-	err = c.write(ctx, "retry failed", func() {
+	err = c.write(ctx, "retry failed", ids[0].Table, func() {
 		for _, id := range ids {
 			r := w.byID[id]
 			if r == nil || r.gone || r.status != outbox.Failed || r.locked.After(time.Now()) {
@@ -167,7 +167,7 @@ func (w *world) checkSetBack(i *incarnation, r *row) {
 
 // Pieces implements fallback.Rows and redelivery.Rows: rows are read back two at a time.
 func (c rows) Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
-	if _, err := c.guarded(ctx, ofTable("pieces", ids[0].Table)); err != nil {
+	if _, err := c.guarded(ctx, "pieces", ids[0].Table); err != nil {
 		return nil, err
 	}
 	return slices.Collect(slices.Chunk(ids, 2)), nil
@@ -175,7 +175,7 @@ func (c rows) Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Ide
 
 // ReadSent implements redelivery.Rows.
 func (c rows) ReadSent(ctx context.Context, ids []outbox.Identity) (out []*outbox.Message, err error) {
-	if _, err := c.guarded(ctx, "read sent"); err != nil {
+	if _, err := c.guarded(ctx, "read sent", ids[0].Table); err != nil {
 		return nil, err
 	}
 	w := c.i.w
@@ -194,7 +194,7 @@ func (c rows) ReadSent(ctx context.Context, ids []outbox.Identity) (out []*outbo
 // MarkDone implements redelivery.Rows.
 func (c rows) MarkDone(ctx context.Context, ids []outbox.Identity) (n int64, err error) {
 	w := c.i.w
-	err = c.write(ctx, "mark done", func() {
+	err = c.write(ctx, "mark done", ids[0].Table, func() {
 		if n = w.markDone(ids); n > 0 && w.plan.ownLog {
 			w.append(&entry{reason: "relay's update"})
 		}

@@ -5,9 +5,10 @@
 //
 // During each run the promises P1 to P5 are checked, and what they rest on: retry counts, statuses, what
 // the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself. Some seeds have a
-// table that keeps the order of its keys, a second table with a status or one without next to it, an application that publishes its rows itself, or
-// rows that go out again: FAILED ones, and SENT ones that no consumer finishes. Three in ten send in transactions (sink.kafka.exactly_once): the real
-// sink on a model of Kafka's coordinator, and a reader of committed records gets each row once.
+// table that keeps the order of its keys, a second table with a status, which another session may lock for a while, a table without a
+// status, an application that publishes its rows itself, or rows that go out again: FAILED ones, and SENT ones that no consumer finishes.
+// Three in ten send in transactions (sink.kafka.exactly_once): the real sink on a model of Kafka's coordinator, and a reader of committed
+// records gets each row once.
 //
 // Seeds from 1,000,000,000,001 on run two or three processes with state directories of their own and a lease (internal/relay.HeldLease and
 // the real lease), which are killed, stopped, frozen and cut off. At most one publishes, its copies are of rows that the table did not

@@ -19,7 +19,7 @@ func (c rows) Due(ctx context.Context, name string, after table.Cursor, q table.
 	if gate { // which asks for all rows that are not final, at the same instant as the sweep: its dice are its own
 		what = "due in order"
 	}
-	if _, err := c.guarded(ctx, ofTable(what, name)); err != nil {
+	if _, err := c.guarded(ctx, what, name); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w

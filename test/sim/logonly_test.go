@@ -61,7 +61,7 @@ func (r *reader) pieces(ctx context.Context, e *entry) (rest []*row, err error) 
 // keep is the failed-message log. What is there was refused for good, or too often.
 func (c rows) keep(ctx context.Context, batch []outbox.Completion) error {
 	w := c.i.w
-	return c.write(ctx, "failed-message log", func() {
+	return c.write(ctx, "failed-message log", "", func() {
 		for _, s := range batch {
 			r := w.byID[s.Identity]
 			switch {

@@ -38,6 +38,7 @@ type plan struct {
 	logging   logging
 	ownLog    bool          // the relay's own updates are in the log too
 	ordered   bool          // the table keeps the order of its keys
+	stamped   bool          // the table shows whether a status was ever written (last_exec_time)
 	twoTables bool          // have a status
 	hasty     bool          // a refused row waits for minutes, and its owner deletes it or marks it as sent before
 	grace     time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
@@ -64,6 +65,7 @@ type plan struct {
 	readBack   *relay.LifeSettings // nil: the topics are not read back
 	exactly    bool                // sink.kafka.exactly_once
 	bounds     kafka.Bounds
+	locked     map[string]window // tables that other sessions have locked
 }
 
 type window struct {

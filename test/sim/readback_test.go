@@ -19,6 +19,7 @@ const still = 300 * time.Millisecond
 
 // drawReadBack draws whether a plan's processes leave signs of life and read back.
 func (p *plan) drawReadBack(seed uint64) {
+	p.stamped = newDice(seed, "stamped").chance(0.5)
 	d := newDice(seed, "read back")
 	if p.team != nil || !d.chance(0.6) {
 		return
@@ -209,7 +210,8 @@ func (s *sinkModel) Committed(ctx context.Context, topic string) error {
 // checkReadBack checks that a row is not sent of which the process has seen a copy or should have, stored within the time in which a dead
 // process may have sent it. Callers hold mu.
 func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
-	if m.Path != outbox.PathBinlog && m.Status != outbox.Sending {
+	left := r.of(i.life).offered && w.orderKey(r) == "" && w.wasLocked(i, r) // by the recovery window, which looks for it before
+	if m.Path != outbox.PathBinlog && m.Status != outbox.Sending && !left && !m.Untouched {
 		return // a row that is PENDING may have been set back by a person, so neither sweep nor timer looks for it
 	}
 	if f := r.of(i.life); f.handed || f.answered || f.forgiven {

@@ -39,7 +39,7 @@ const pageOfRows = 7
 // Expired implements retention.Rows: a page in the order of the ids.
 func (c rows) Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	page := table.ExpiredPage{IDs: make([][]string, len(of)), Next: after}
-	if _, err := c.guarded(ctx, ofTable("expired", name)); err != nil {
+	if _, err := c.guarded(ctx, "expired", name); err != nil {
 		return page, err
 	}
 	w := c.i.w
@@ -70,7 +70,7 @@ func (c rows) Expired(ctx context.Context, name, after string, of []table.Expiry
 // Expire implements retention.Rows. What leaves must be where it belongs: published, or FAILED.
 func (c rows) Expire(ctx context.Context, from string, e table.Expiry, ids []string) (left table.Left, err error) {
 	w := c.i.w
-	err = c.write(ctx, ofTable("expire", from), func() {
+	err = c.write(ctx, "expire", from, func() {
 		for _, id := range ids {
 			r := w.table[primary{from, id}]
 			if r == nil || !r.expires(e) || r.locked.After(time.Now()) {

@@ -52,9 +52,9 @@ func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	return d, nil
 }
 
-// guarded is call on a connection of the tables' pool, which asks the relay which server it may talk to.
-func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
-	d, err := c.call(ctx, what)
+// guarded is call on a connection of the tables' pool, which asks the relay which server it may talk to. It waits for a lock on the whole table.
+func (c rows) guarded(ctx context.Context, what, table string) (*dice, error) {
+	d, err := c.call(ctx, ofTable(what, table))
 	if err != nil {
 		return nil, err
 	}
@@ -78,18 +78,18 @@ func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
 	if c.i.settled && c.i.mayRefuse() {
 		w.violation("identity", "a statement (%s) on a server that was not accepted", what)
 	}
-	return d, nil
+	return d, c.awaitTable(ctx, table)
 }
 
 // write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed
 // while the statement ran, perhaps after its death; the reply may be lost.
-func (c rows) write(ctx context.Context, what string, effect func()) error {
-	return c.writeIf(ctx, what, func() bool { return true }, func(bool) { effect() })
+func (c rows) write(ctx context.Context, what, table string, effect func()) error {
+	return c.writeIf(ctx, what, table, func() bool { return true }, func(bool) { effect() })
 }
 
 // writeIf is write with a question that the process asks right before it sends the statement.
-func (c rows) writeIf(ctx context.Context, what string, ask func() bool, effect func(bool)) error {
-	d, err := c.guarded(ctx, what)
+func (c rows) writeIf(ctx context.Context, what, table string, ask func() bool, effect func(bool)) error {
+	d, err := c.guarded(ctx, what, table)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	if c.i.sink != nil && c.i.sink.may != nil && slices.ContainsFunc(batch, counted) {
 		fence = c.i.sink.may
 	}
-	err := c.writeIf(ctx, ofTable("apply", batch[0].Table), fence, func(valid bool) {
+	err := c.writeIf(ctx, "apply", batch[0].Table, fence, func(valid bool) {
 		changed := false
 		for _, s := range batch {
 			r := w.byID[s.Identity]
@@ -235,7 +235,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 
 // States implements recovery.Checker.
 func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
-	if _, err := c.guarded(ctx, ofTable("states", ids[0].Table)); err != nil {
+	if _, err := c.guarded(ctx, "states", ids[0].Table); err != nil {
 		return nil, err
 	}
 	w := c.i.w
@@ -268,7 +268,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 
 // Untouched implements recovery.Checker.
 func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
-	if _, err := c.guarded(ctx, ofTable("states", ids[0].Table)); err != nil {
+	if _, err := c.guarded(ctx, "states", ids[0].Table); err != nil {
 		return false, err
 	}
 	w := c.i.w
@@ -295,6 +295,7 @@ func (w *world) candidate(r *row) outbox.Candidate {
 	if w.orderKey(r) != "" {
 		s.Key = r.key
 	}
+	s.Untouched = w.plan.stamped && r.status == outbox.Pending && r.token == "" && r.final.IsZero()
 	if !r.due.IsZero() || r.grace > 0 {
 		left := time.Until(r.due)
 		if r.grace > 0 {
@@ -316,18 +317,11 @@ func tokenTime(text string) time.Time {
 	return t
 }
 
-func number(id string) (n int) {
-	for _, c := range []byte(id) {
-		n = n*10 + int(c-'0')
-	}
-	return n
-}
-
 // Claim implements fallback.Rows.
 func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token string, err error) {
 	w := c.i.w
 	token = time.Now().UTC().Format(tokenForm)
-	err = c.write(ctx, ofTable("claim", candidates[0].Table), func() {
+	err = c.write(ctx, "claim", candidates[0].Table, func() {
 		changed := false
 		for _, s := range candidates {
 			r := w.byID[s.Identity]
@@ -349,7 +343,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 
 // ReadBack implements fallback.Rows.
 func (c rows) ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
-	if _, err := c.guarded(ctx, ofTable("read back", ids[0].Table)); err != nil {
+	if _, err := c.guarded(ctx, "read back", ids[0].Table); err != nil {
 		return nil, nil, err
 	}
 	w := c.i.w

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -26,6 +28,39 @@ func (p *plan) drawTables(seed uint64) {
 	p.settings.Fallback.Tables = p.tables()
 	both(p.settings.Again.Failed)
 	both(p.settings.Again.Sent)
+	p.settings.Pipeline.Several, p.settings.Ack.Several = true, true
+	if !p.quiet && d.chance(0.5) { // for longer than the relay waits for a table
+		p.healed += 14 * time.Second
+		from, lasts := d.between(0, p.work), pick(d, d.between(50*time.Millisecond, 5*time.Second), d.between(11*time.Second, 16*time.Second))
+		p.locked = map[string]window{pick(d, tableName, sideTable): {from: from, to: min(p.healed, from+lasts)}}
+	}
+}
+
+// lockWait is lock_wait_timeout.
+const lockWait = 2 * time.Second
+
+// awaitTable waits until no other session has locked a table, and fails after lockWait as the server does. Callers hold mu, and have it again.
+func (c rows) awaitTable(ctx context.Context, name string) error {
+	w := c.i.w
+	lock, is := w.plan.locked[name]
+	if !is || !lock.covers(w.at()) {
+		return nil
+	}
+	wait := lock.to - w.at()
+	w.note(c.i.life, "locked", "", name, 0)
+	w.mu.Unlock()
+	err := sleep(ctx, min(wait, lockWait))
+	w.mu.Lock()
+	if err == nil && wait > lockWait {
+		return errDrawn
+	}
+	return err
+}
+
+// wasLocked reports whether a table was locked while a process ran: its rows may have been left to the sweep. Callers hold mu.
+func (w *world) wasLocked(i *incarnation, r *row) bool {
+	lock, is := w.plan.locked[r.Table]
+	return is && lock.from <= w.at() && lock.to > i.began.Sub(w.began)
 }
 
 // both gives the second table what the first has.
@@ -78,3 +113,11 @@ func shownOnly(rows []*row, cause outbox.Cause) (list []outbox.Deferred) {
 type primary struct{ table, id string }
 
 func (r *row) in() primary { return primary{r.Table, r.ID} }
+
+// number is a primary key as a number.
+func number(id string) (n int) {
+	for _, c := range []byte(id) {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}

@@ -11,7 +11,7 @@ import (
 
 // Upcoming implements fallback.Rows.
 func (c rows) Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
-	if _, err := c.guarded(ctx, ofTable("upcoming", name)); err != nil {
+	if _, err := c.guarded(ctx, "upcoming", name); err != nil {
 		return nil, err
 	}
 	w := c.i.w
