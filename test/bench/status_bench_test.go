@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,18 +63,18 @@ func (f *load) store(b *testing.B) *store.Store {
 // mapped is the table as the relay maps it.
 func (f *load) mapped(b *testing.B) *table.Table {
 	b.Helper()
-	mapped, err := mapTable(b.Context(), f.table.DB, f.table.Schema)
+	mapped, err := mapTable(b.Context(), f.table.DB, f.table.FullName())
 	testkit.Must(b, err)
 	return mapped
 }
 
-// mapTable maps the table of the preset in a schema as the relay does.
-func mapTable(ctx context.Context, db *sql.DB, schema string) (*table.Table, error) {
+// mapTable maps a table of the preset, schema.table, as the relay does.
+func mapTable(ctx context.Context, db *sql.DB, name string) (*table.Table, error) {
 	mapping, err := table.Preset(preset)
 	if err != nil {
 		return nil, err
 	}
-	mapping.Schema, mapping.Name = schema, preset
+	mapping.Schema, mapping.Name, _ = strings.Cut(name, ".")
 	mapped, _, err := table.Load(ctx, db, mapping)
 	return mapped, err
 }

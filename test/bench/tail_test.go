@@ -45,7 +45,7 @@ func tail(spec string) error {
 	if err != nil {
 		return err
 	}
-	mapped, err := mapTable(context.Background(), db, t.Schema)
+	mapped, err := mapTable(context.Background(), db, t.Schema+"."+preset)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,10 @@ const firstSideID = 100_000
 // drawTables is drawn apart, so that the rest of a seed is what it was. It comes after what is set for the first table.
 func (p *plan) drawTables(seed uint64) {
 	d := newDice(seed, "tables")
-	if p.twoTables = d.chance(0.2); !p.twoTables {
+	p.twoTables = d.chance(0.2)
+	several := p.twoTables || slices.ContainsFunc(p.txns, func(t txnPlan) bool { return t.kind == logged })
+	p.settings.Pipeline.Several, p.settings.Ack.Several = several, several
+	if !p.twoTables {
 		return
 	}
 	if p.ordered && d.chance(0.6) {
@@ -28,7 +31,6 @@ func (p *plan) drawTables(seed uint64) {
 	p.settings.Fallback.Tables = p.tables()
 	both(p.settings.Again.Failed)
 	both(p.settings.Again.Sent)
-	p.settings.Pipeline.Several, p.settings.Ack.Several = true, true
 	if !p.quiet && d.chance(0.5) { // for longer than the relay waits for a table
 		p.healed += 14 * time.Second
 		from, lasts := d.between(0, p.work), pick(d, d.between(50*time.Millisecond, 5*time.Second), d.between(11*time.Second, 16*time.Second))
