@@ -16,7 +16,9 @@ package redelivery
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,14 +193,14 @@ func (r *Redelivery) Run(ctx context.Context) error {
 	return nil
 }
 
-// passes calls look for each table, and again after the time that it returned.
+// passes calls look for each table, in the order of their names, and again after the time that it returned.
 func passes[R any](ctx context.Context, tables map[string]R, look func(context.Context, string, R) time.Duration) {
-	next := map[string]time.Time{}
+	next, names := map[string]time.Time{}, slices.Sorted(maps.Keys(tables))
 	for ctx.Err() == nil {
 		soonest := time.Now().Add(time.Hour)
-		for name, rule := range tables {
+		for _, name := range names {
 			if !time.Now().Before(next[name]) {
-				next[name] = time.Now().Add(look(ctx, name, rule))
+				next[name] = time.Now().Add(look(ctx, name, tables[name]))
 			}
 			if next[name].Before(soonest) {
 				soonest = next[name]

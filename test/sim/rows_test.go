@@ -78,7 +78,7 @@ func (c rows) guarded(ctx context.Context, what, table string) (*dice, error) {
 	if c.i.settled && c.i.mayRefuse() {
 		w.violation("identity", "a statement (%s) on a server that was not accepted", what)
 	}
-	return d, c.awaitTable(ctx, table)
+	return d, c.awaitTable(ctx, d, table)
 }
 
 // write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed

@@ -42,7 +42,7 @@ func (p *plan) drawTables(seed uint64) {
 const lockWait = 2 * time.Second
 
 // awaitTable waits until no other session has locked a table, and fails after lockWait as the server does. Callers hold mu, and have it again.
-func (c rows) awaitTable(ctx context.Context, name string) error {
+func (c rows) awaitTable(ctx context.Context, d *dice, name string) error {
 	w := c.i.w
 	lock, is := w.plan.locked[name]
 	if !is || !lock.covers(w.at()) {
@@ -51,7 +51,7 @@ func (c rows) awaitTable(ctx context.Context, name string) error {
 	wait := lock.to - w.at()
 	w.note(c.i.life, "locked", "", name, 0)
 	w.mu.Unlock()
-	err := sleep(ctx, min(wait, lockWait))
+	err := sleep(ctx, min(wait, lockWait)+d.between(time.Microsecond, 100*time.Microsecond)) // not all at once
 	w.mu.Lock()
 	if err == nil && wait > lockWait {
 		return errDrawn
