@@ -32,6 +32,9 @@ const second = "shop.second"
 // idle begins the names of tables without rows.
 const idle = "shop.idle"
 
+// locked begins the names of tables that cannot be listed, like world.gone.
+const locked = "shop.locked"
+
 // early is how long before its time a row may be claimed.
 const early = 50 * time.Millisecond
 
@@ -182,7 +185,7 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 	if strings.HasPrefix(name, idle) {
 		return nil, table.CursorBehind("", true), nil
 	}
-	if name != shop && name != second || name == look(w, &w.gone) {
+	if name != shop && name != second || name == look(w, &w.gone) { // also those that are locked
 		time.Sleep(w.refusal)
 		w.alter(func() { w.refused++ })
 		return nil, after, errors.New("no such table")

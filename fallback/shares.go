@@ -15,7 +15,8 @@ const (
 	// share is how long the list of one of several tables is worked off before those of the others continue.
 	share = time.Second
 	// relist is how soon a table whose list was worked off is listed again while those of others are not. One that had nothing to publish, or failed, is
-	// left alone this many times as long as that took: a locked table fails after two seconds, and an index may be missing.
+	// left alone this many times as long as that took: a locked table fails after two seconds, and an index may be missing. Several such tables share
+	// that part of the time, see pause.
 	relist, relistTimes = 5 * time.Second, 10
 )
 
@@ -47,7 +48,7 @@ type swept struct {
 
 // next reports whether the table gets a share now.
 func (t *swept) next(now time.Time) bool {
-	return t.list != nil || now.Sub(t.ended) >= t.pause
+	return t.list != nil || now.Sub(t.ended) >= max(relist, t.pause)
 }
 
 // sweep lists all tables, and works their lists off alternately, so that a backlog of one delays the rows of another by a share and not by the time that
@@ -79,13 +80,24 @@ func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 			open--
 		}
 		s.ended(t.list, err)
-		t.list, t.ended, t.pause, t.err, t.done = nil, time.Now(), relist, err, t.done || err == nil
-		if r.sum() == published {
-			t.pause = max(relist, relistTimes*t.ended.Sub(began))
+		t.list, t.ended, t.err, t.done = nil, time.Now(), err, t.done || err == nil
+		if t.pause = 0; r.sum() == published {
+			t.pause = pause(tables, t.ended.Sub(began))
 		}
 	}
 	r.cut = slices.ContainsFunc(tables, func(t swept) bool { return t.list != nil })
 	return failures(tables)
+}
+
+// pause is how long a table is left alone whose last list took so long for nothing; the more tables that is true of, the longer.
+func pause(tables []swept, took time.Duration) time.Duration {
+	times := relistTimes
+	for _, t := range tables {
+		if t.pause > relist {
+			times += relistTimes
+		}
+	}
+	return time.Duration(times) * took
 }
 
 // failures is the first error of a table, with the number of the others.

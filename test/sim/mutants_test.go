@@ -167,11 +167,15 @@ var mutations = []mutation{
 	},
 	{
 		rule: "tables are listed again during the backlog of another", file: "fallback/shares.go", test: "TestABacklogDelaysNoOtherTable", in: "fallback",
-		edits: []edit{{"now.Sub(t.ended) >= t.pause", "t.ended.IsZero()"}},
+		edits: []edit{{"now.Sub(t.ended) >= max(relist, t.pause)", "t.ended.IsZero()"}},
 	},
 	{
 		rule: "a locked table takes little time from a backlog", file: "fallback/shares.go", test: "TestALockedTableTakesLittleTimeFromABacklog", in: "fallback",
-		edits: []edit{{"relistTimes*t.ended.Sub(began)", "0*t.ended.Sub(began)"}},
+		edits: []edit{{"time.Duration(times) * took", "time.Duration(times) * took * 0"}},
+	},
+	{
+		rule: "many locked tables take no more than one", file: "fallback/shares.go", test: "TestALockedTableTakesLittleTimeFromABacklog", in: "fallback",
+		edits: []edit{{"			times += relistTimes\n", ""}},
 	},
 	{
 		rule: "a sweep follows that continues a list that was cut off", file: "fallback/sweep.go", test: "TestABacklogThatComesLaterGoesOn", in: "fallback",

@@ -151,7 +151,7 @@ func (w *world) checkQuiet() {
 			continue
 		}
 		wire := r.topic + "/" + r.key
-		if w.plan.twoTables && w.plan.ordered { // a row waits for the one before it of its own table
+		if r.Table == sideTable && w.plan.ordered { // a row waits for the one before it of its own table
 			wire = r.Table + "/" + wire
 		}
 		if before := last[wire]; before != nil && (before.entry > r.entry || before.entry == r.entry && before.place > r.place) {

@@ -18,7 +18,7 @@ import (
 
 // Brokers are brokers with an empty state topic.
 type Brokers struct {
-	// Process reproducers the coordinator as another process sees it.
+	// Process returns the coordinator as another process sees it.
 	Process func() kafka.Coordinator
 	// Record makes the record of an entry. Its context is what the producer needs.
 	Record func(e *ledger.Entry) *kgo.Record
