@@ -21,10 +21,12 @@ type tableClaims struct {
 	// next sweep takes them over and does not wait until the claims expire.
 	orphans map[string]bool
 	// own has all claims, until the table was swept: other claims there are of a process that has ended.
-	own     map[string]bool
-	swept   bool
-	sweptAt time.Time
-	// clear is set once no claim of a process that has ended is left. A sweep leaves those of suspended topics and of keys that wait.
+	own   map[string]bool
+	swept bool
+	// since is when the last claim was made that may have no owner: before the first sweep, or when rows were not read back.
+	since time.Time
+	// clear reports that no row is claimed which a process that has ended may have sent. A sweep leaves rows of suspended topics and
+	// of keys that wait, and a row that was not read back may be one that such a process had from the log.
 	clear bool
 }
 
@@ -48,7 +50,7 @@ func (c *claims) made(table, token string, lost bool) {
 		t.own[token] = true
 	}
 	if lost {
-		t.orphans[token] = true
+		t.orphans[token], t.since, t.clear = true, time.Now(), false
 	}
 }
 
@@ -70,15 +72,15 @@ func (c *claims) done(table string, orphans map[string]bool, held, all bool, beg
 		delete(t.orphans, token)
 	}
 	// The first sweep finds every claim, later ones those that have expired.
-	if all && !held && (!t.swept || began.Sub(t.sweptAt) > c.timeout) {
+	if all && !held && (!t.swept || began.Sub(t.since) > c.timeout) {
 		t.clear = true
 	}
 	if !held && !t.swept {
-		t.swept, t.sweptAt, t.own = true, time.Now(), nil
+		t.swept, t.since, t.own = true, time.Now(), nil
 	}
 }
 
-// tookOver reports whether no claim is left of a process that had ended when this one started.
+// tookOver reports whether no row is claimed that a process may have sent which had ended when this one started.
 func (c *claims) tookOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

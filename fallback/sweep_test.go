@@ -25,6 +25,9 @@ func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 				w := newWorld()
 				b := start(t, w)
 				want(t, "an empty table", b.got())
+				if !b.TookOver() {
+					t.Error("nothing is claimed")
+				}
 				failures := 0
 				breakIt(w, func() error {
 					if failures++; failures == 1 {
@@ -37,6 +40,9 @@ func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 				w.insert(old(1), other)
 				time.Sleep(30*time.Second + 100*time.Millisecond)
 				want(t, "the claim failed", b.got())
+				if b.TookOver() {
+					t.Error("a row that an ended process may have sent is claimed and was not handed over")
+				}
 				w.alter(func() {
 					if len(w.owned) != 0 || w.rows[1].status != outbox.Sending {
 						t.Errorf("owned %v, status %v", w.owned, w.rows[1].status)
@@ -48,6 +54,9 @@ func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 				want(t, "before the claim of the other expires", b.got(), 1)
 				time.Sleep(60 * time.Second)
 				want(t, "afterwards", b.got(), 1, 2)
+				if !b.TookOver() {
+					t.Error("all claims have expired, and a later sweep found none")
+				}
 				if b.logs.FilterMessage("sweep failed, retrying").Len() != 1 || b.logs.FilterMessageSnippet("complete again").Len() != 1 {
 					t.Errorf("logged %v", b.logs.All())
 				}
