@@ -27,19 +27,37 @@ func lookEvery(every time.Duration) time.Duration {
 	return min(max(every/20, time.Second), 5*time.Minute)
 }
 
-// failed processes the FAILED rows of a table once, and returns the wait until the next time.
+// failedPass is a pass over the FAILED rows of a table.
+type failedPass struct {
+	at    table.Cursor
+	total int // rows that were reset
+}
+
+// failed processes a page of the FAILED rows of a table, and returns the wait until the next time.
 func (r *Redelivery) failed(ctx context.Context, name string, every time.Duration) time.Duration {
 	if !r.flow.Takes() {
 		return time.Second
 	}
-	dated := r.rows.DatesFailures(name)
-	if !dated {
-		wait, err := r.untilPass(name, every)
-		if err != nil || wait > 0 {
-			return r.outcome(ctx, name, err, min(wait, lookEvery(every)))
+	p, open := r.failedPasses[name]
+	if !open {
+		if !r.rows.DatesFailures(name) {
+			wait, err := r.untilPass(name, every)
+			if err != nil || wait > 0 {
+				return r.outcome(ctx, name, err, min(wait, lookEvery(every)))
+			}
 		}
+		p = &failedPass{}
+		r.failedPasses[name] = p
 	}
-	return r.outcome(ctx, name, r.pass(ctx, name, every), lookEvery(every))
+	err := r.failedPage(ctx, name, every, p)
+	if err == nil && !p.at.Done() {
+		return 0
+	}
+	delete(r.failedPasses, name)
+	if p.total > 0 {
+		r.log.Info("FAILED rows are tried again", zap.String("table", name), zap.Int("rows", p.total))
+	}
+	return r.outcome(ctx, name, err, lookEvery(every))
 }
 
 // outcome returns the wait: next, or a pause after an error.
@@ -83,30 +101,22 @@ func (r *Redelivery) untilPass(name string, every time.Duration) (time.Duration,
 	return max(0, wait), r.waits.Keep([]table.Waiting{{Identity: passOf(name), Wait: table.Wait{Due: now.Add(every)}}}, nil)
 }
 
-// pass goes once over the FAILED rows of a table and resets those that have been FAILED for long enough. A row whose change the
-// server refuses stays FAILED and is reported; the others are reset.
-func (r *Redelivery) pass(ctx context.Context, name string, every time.Duration) error {
-	total := 0
-	defer func() {
-		if total > 0 {
-			r.log.Info("FAILED rows are tried again", zap.String("table", name), zap.Int("rows", total))
-		}
-	}()
-	for at := (table.Cursor{}); !at.Done() && ctx.Err() == nil && r.flow.Takes(); {
-		began := time.Now()
-		page, next, err := r.page(ctx, name, at, table.FinalQuery{Status: outbox.Failed, Age: every, Limit: pageRows})
-		if err != nil {
-			return err
-		}
-		at = next
-		took := time.Since(began)
-		n, err := r.setBack(ctx, name, page) // at once: a row may be retried by an operator, and fail again, meanwhile
-		total += n
-		if err != nil {
-			return err
-		}
-		outbox.Wait(ctx, share*took+time.Duration(n)*perRow, nil)
+// failedPage resets those rows of the next page that have been FAILED for long enough. A row whose change the server refuses stays
+// FAILED and is reported; the others are reset.
+func (r *Redelivery) failedPage(ctx context.Context, name string, every time.Duration, p *failedPass) error {
+	began := time.Now()
+	page, next, err := r.page(ctx, name, p.at, table.FinalQuery{Status: outbox.Failed, Age: every, Limit: pageRows})
+	if err != nil {
+		return err
 	}
+	p.at = next
+	took := time.Since(began)
+	n, err := r.setBack(ctx, name, page) // at once: a row may be retried by an operator, and fail again, meanwhile
+	p.total += n
+	if err != nil {
+		return err
+	}
+	outbox.Wait(ctx, share*took+time.Duration(n)*perRow, nil)
 	return nil
 }
 

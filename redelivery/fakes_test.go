@@ -21,7 +21,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const name = "shop.t"
+// Rows from firstOfLater on are of the table that is processed last.
+const (
+	name, later  = "shop.t", "shop.u"
+	firstOfLater = 1_000_000
+)
 
 // world is the model of a table and of the flow. A row that is reset fails again after a second, unless it is good.
 type world struct {
@@ -149,7 +153,14 @@ func newWorld(rows int) *world {
 }
 
 func identity(n int) outbox.Identity {
-	return outbox.Identity{Table: name, ID: strconv.Itoa(n), MessageID: fmt.Sprint("m", n)}
+	return outbox.Identity{Table: tableOf(n), ID: strconv.Itoa(n), MessageID: fmt.Sprint("m", n)}
+}
+
+func tableOf(n int) string {
+	if n >= firstOfLater {
+		return later
+	}
+	return name
 }
 
 func number(id outbox.Identity) int {
@@ -157,7 +168,7 @@ func number(id outbox.Identity) int {
 	return n
 }
 
-func (w *world) Final(_ context.Context, _ string, after table.Cursor, q table.FinalQuery) (page []outbox.Candidate, next table.Cursor, err error) {
+func (w *world) Final(_ context.Context, of string, after table.Cursor, q table.FinalQuery) (page []outbox.Candidate, next table.Cursor, err error) {
 	w.mu.Lock()
 	defer func() {
 		wait := w.slow
@@ -170,7 +181,7 @@ func (w *world) Final(_ context.Context, _ string, after table.Cursor, q table.F
 	from, _ := strconv.Atoi(after.ID())
 	var ids []int
 	for n := range w.since {
-		if n > from && w.sent[n] == (q.Status == outbox.Sent) {
+		if tableOf(n) == of && n > from && w.sent[n] == (q.Status == outbox.Sent) {
 			ids = append(ids, n)
 		}
 	}

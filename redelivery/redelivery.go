@@ -8,6 +8,7 @@
 // sent. The row stays SENT; only the consumers change it, or MarkDone when their service reports the message as done. The number
 // of counted rows is bounded; at the bound no other row is sent again.
 // - Nothing is sent while the broker accepts no messages, nor a row of a suspended topic, nor an owned row.
+// - Tables are processed alternately, a page each. A pass continues after an outage of the broker.
 // - It yields: pages of 500 rows with pauses of three times what a page took, at most 50 rows per second, and a quarter of the
 // window in flight. A service that hangs delays redelivery alone.
 //
@@ -94,11 +95,13 @@ type Redelivery struct {
 	state *states[State]
 	sent  *states[SentState]
 
-	fails     map[string]int                 // consecutive passes on FAILED rows that ended with an error; owned by their goroutine
-	sentFails map[string]int                 // the same for SENT rows
-	counts    map[outbox.Identity]table.Wait // how often SENT rows were sent again; owned by their goroutine
-	most      int                            // maximum number of counted rows
-	taken     map[string]time.Time           // tables taken over from another relay whose rows are not all counted; owned by their goroutine
+	failedPasses map[string]*failedPass // begun passes on FAILED rows, by table; owned by their goroutine, as the next
+	fails        map[string]int         // consecutive passes that ended with an error
+	sentPasses   map[string]*sentPass   // the same for SENT rows
+	sentFails    map[string]int
+	counts       map[outbox.Identity]table.Wait // how often SENT rows were sent again; owned by their goroutine
+	most         int                            // maximum number of counted rows
+	taken        map[string]time.Time           // tables taken over from another relay whose rows are not all counted; owned by their goroutine
 }
 
 // State is the state of the FAILED rows of a table.
@@ -128,7 +131,7 @@ func New(cfg Config, rows Rows, flow Flow, waits Memory, log *zap.Logger, reg pr
 		cfg: cfg, rows: rows, flow: flow, waits: waits, log: log, client: newClient(cfg.Transport), metrics: newMetrics(reg, cfg),
 		state: newStates(cfg.Failed, func(every time.Duration) State { return State{Every: every} }), fails: map[string]int{},
 		sent: newStates(cfg.Sent, func(rule table.Redeliver) SentState { return SentState{Rule: rule} }), sentFails: map[string]int{},
-		most: maxCounted, taken: map[string]time.Time{},
+		failedPasses: map[string]*failedPass{}, sentPasses: map[string]*sentPass{}, most: maxCounted, taken: map[string]time.Time{},
 	}
 }
 
@@ -193,7 +196,8 @@ func (r *Redelivery) Run(ctx context.Context) error {
 	return nil
 }
 
-// passes calls look for each table, in the order of their names, and again after the time that it returned.
+// passes calls look for each table that is due, in the order of their names, and again after the time that it returned. look
+// processes a page and returns 0 while its pass has more: so a table with many rows delays those of another by a page each.
 func passes[R any](ctx context.Context, tables map[string]R, look func(context.Context, string, R) time.Duration) {
 	next, names := map[string]time.Time{}, slices.Sorted(maps.Keys(tables))
 	for ctx.Err() == nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // A row is tried again when it has been FAILED for the configured time, not sooner and little later, and again after each
@@ -157,4 +159,33 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			t.Error("a table that is left alone has a state")
 		}
 	})
+}
+
+// A table with very many rows delays those of another by one page, not by its own pass.
+func TestTablesAreProcessedAlternately(t *testing.T) {
+	for _, what := range []string{"FAILED", "SENT"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(2_000)
+				w.since[firstOfLater] = time.Now()
+				for n := range w.since {
+					w.since[n], w.good[n], w.sent[n] = time.Now().Add(-time.Hour), true, what == "SENT"
+				}
+				rule := table.Redeliver{After: time.Minute, Until: "consumed", Max: 1}
+				cfg := Config{Failed: map[string]time.Duration{name: time.Minute, later: time.Minute}}
+				if what == "SENT" {
+					cfg = Config{Sent: map[string]table.Redeliver{name: rule, later: rule}}
+				}
+				run(t, w, cfg, &memory{w: w})
+				time.Sleep(30 * time.Second)
+				if first := w.tried(firstOfLater) + w.copied()[firstOfLater]; first != 1 {
+					t.Errorf("the row of the second table was processed %d times in the first 30 seconds, want 1", first)
+				}
+				time.Sleep(10 * time.Minute)
+				if n := w.rowsTried() + len(w.copied()); n != 2_001 {
+					t.Errorf("%d rows were processed, want 2,001", n)
+				}
+			})
+		})
+	}
 }

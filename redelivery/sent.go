@@ -40,13 +40,30 @@ func (r *Redelivery) load() error {
 	return nil
 }
 
-// redeliver processes the SENT rows of a table once, and returns the wait until the next time.
+// redeliver processes a page of the SENT rows of a table, and returns the wait until the next time.
 func (r *Redelivery) redeliver(ctx context.Context, name string, rule table.Redeliver) time.Duration {
 	if !r.flow.Takes() {
 		return time.Second
 	}
-	p := &sentPass{name: name, rule: rule, seen: map[outbox.Identity]bool{}}
-	err := r.sentPass(ctx, p)
+	p, open := r.sentPasses[name]
+	if !open {
+		p = &sentPass{name: name, rule: rule, seen: map[outbox.Identity]bool{}}
+		if _, taken := r.taken[name]; taken {
+			p.assumed = rule.Max
+		}
+		r.sentPasses[name] = p
+	}
+	err := r.sentPage(ctx, p)
+	if err == nil && !p.done() {
+		return 0
+	}
+	delete(r.sentPasses, name)
+	return r.sentOutcome(ctx, p, err)
+}
+
+// sentOutcome returns the wait after a pass: until the next one, or a pause after an error.
+func (r *Redelivery) sentOutcome(ctx context.Context, p *sentPass, err error) time.Duration {
+	name := p.name
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -72,38 +89,37 @@ func (r *Redelivery) redeliver(ctx context.Context, name string, rule table.Rede
 	if p.published > 0 {
 		r.log.Info("SENT rows were sent again, because no consumer has finished them", zap.String("table", name), zap.Int("rows", p.published))
 	}
-	return lookEvery(rule.After)
+	return lookEvery(p.rule.After)
 }
 
 // sentPass is one pass over the SENT rows of a table.
 type sentPass struct {
 	name      string
 	rule      table.Redeliver
+	assumed   int // after a take-over: the count that is set at present; 0: the counts are complete
+	at        table.Cursor
 	seen      map[outbox.Identity]bool // rows that are counted and still SENT
 	published int
 	givenUp   int
 	full      bool
 }
 
-func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
-	if err := r.countTakenOver(ctx, p); err != nil {
+func (p *sentPass) done() bool { return p.assumed == 0 && p.at.Done() }
+
+// sentPage processes the next page of a pass.
+func (r *Redelivery) sentPage(ctx context.Context, p *sentPass) error {
+	if p.assumed > 0 {
+		return r.countTakenOver(ctx, p)
+	}
+	began := time.Now()
+	page, next, err := r.page(ctx, p.name, p.at, table.FinalQuery{Status: outbox.Sent, Age: p.rule.After, Limit: pageRows})
+	if err != nil {
 		return err
 	}
-	at := table.Cursor{}
-	for !at.Done() && ctx.Err() == nil && r.flow.Takes() {
-		began := time.Now()
-		page, next, err := r.page(ctx, p.name, at, table.FinalQuery{Status: outbox.Sent, Age: p.rule.After, Limit: pageRows})
-		if err != nil {
-			return err
-		}
-		at = next
-		outbox.Wait(ctx, share*time.Since(began), nil)
-		if err := r.again(ctx, p, page); err != nil {
-			return err
-		}
-	}
-	if !at.Done() {
-		return ctx.Err() // the following rows were not read
+	p.at = next
+	outbox.Wait(ctx, share*time.Since(began), nil)
+	if err := r.again(ctx, p, page); err != nil || !p.done() {
+		return err
 	}
 	var gone []outbox.Identity // final, or no longer SENT
 	for id := range r.counts {

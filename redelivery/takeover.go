@@ -38,49 +38,38 @@ func (r *Redelivery) noteTakeOver() error {
 	return nil
 }
 
-// countTakenOver counts the rows that the previous relay may have sent again, once after a take-over. On an error the next pass
-// starts from the beginning; a row that is counted already keeps the higher count.
+// countTakenOver reads the next page of the rows that the previous relay may have sent again, once after a take-over: those that
+// have been SENT for k times the wait, from the maximum of k down to 1, count as sent k times. On an error the next pass starts
+// from the beginning; a row that is counted already keeps the higher count.
 func (r *Redelivery) countTakenOver(ctx context.Context, p *sentPass) error {
-	at, taken := r.taken[p.name]
-	if !taken {
+	began, k := time.Now(), p.assumed
+	age := time.Duration(k)*p.rule.After + time.Since(r.taken[p.name])
+	page, next, err := r.page(ctx, p.name, p.at, table.FinalQuery{Status: outbox.Sent, Age: age, Limit: pageRows})
+	if err != nil {
+		return err
+	}
+	var put []table.Waiting
+	for _, c := range page {
+		w, counted := r.counts[c.Identity]
+		if counted && w.Attempts >= k || !counted && len(r.counts)+len(put) >= r.most { // without room no uncounted row is sent
+			continue
+		}
+		put = append(put, table.Waiting{Identity: c.Identity, Wait: table.Wait{Due: time.Now().Add(p.rule.After), Attempts: k}})
+	}
+	if err := r.keep(put); err != nil {
+		return err
+	}
+	outbox.Wait(ctx, share*time.Since(began), nil)
+	if p.at = next; !next.Done() {
 		return nil
 	}
-	for k := p.rule.Max; k >= 1; k-- {
-		if err := r.countSentFor(ctx, p, k, time.Duration(k)*p.rule.After+time.Since(at)); err != nil {
-			return err
-		}
+	p.assumed, p.at = k-1, table.Cursor{}
+	if p.assumed > 0 {
+		return nil
 	}
 	if err := r.waits.KeepRedeliveries(nil, []outbox.Identity{takenOver(p.name)}); err != nil {
 		return fmt.Errorf("forget the take-over: %w", err)
 	}
 	delete(r.taken, p.name)
-	return nil
-}
-
-// countSentFor sets the count of rows that have been SENT for a time to at least k.
-func (r *Redelivery) countSentFor(ctx context.Context, p *sentPass, k int, age time.Duration) error {
-	for at := (table.Cursor{}); !at.Done(); {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		began := time.Now()
-		page, next, err := r.page(ctx, p.name, at, table.FinalQuery{Status: outbox.Sent, Age: age, Limit: pageRows})
-		if err != nil {
-			return err
-		}
-		at = next
-		var put []table.Waiting
-		for _, c := range page {
-			w, counted := r.counts[c.Identity]
-			if counted && w.Attempts >= k || !counted && len(r.counts)+len(put) >= r.most { // without room no uncounted row is sent
-				continue
-			}
-			put = append(put, table.Waiting{Identity: c.Identity, Wait: table.Wait{Due: time.Now().Add(p.rule.After), Attempts: k}})
-		}
-		if err := r.keep(put); err != nil {
-			return err
-		}
-		outbox.Wait(ctx, share*time.Since(began), nil)
-	}
 	return nil
 }
