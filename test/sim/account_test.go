@@ -35,6 +35,7 @@ type fastPath struct {
 	life      int
 	offered   bool
 	offeredAt time.Time    // first
+	sweptAt   time.Time    // when a sweep wanted to claim it first
 	behind    bool         // when it was offered first, behind a row that came before the table was read
 	leftAt    time.Time    // when the stream offered the transaction first in which the reader has deferred the row; zero: it has not
 	taken     time.Time    // when the log showed it last, or a sweep claimed it

@@ -121,6 +121,7 @@ func (c rows) DatesFailures(string) bool { return !c.i.w.plan.again.undated }
 // RetryFailed implements redelivery.Rows. It checks that the time of each row has come.
 func (c rows) RetryFailed(ctx context.Context, ids []outbox.Identity) (n int64, err error) {
 	w := c.i.w
+	ids = slices.Clone(ids)
 	err = c.write(ctx, "retry failed", ids[0].Table, func() {
 		for _, id := range ids {
 			r := w.byID[id]
@@ -194,6 +195,7 @@ func (c rows) ReadSent(ctx context.Context, ids []outbox.Identity) (out []*outbo
 // MarkDone implements redelivery.Rows.
 func (c rows) MarkDone(ctx context.Context, ids []outbox.Identity) (n int64, err error) {
 	w := c.i.w
+	ids = slices.Clone(ids)
 	err = c.write(ctx, "mark done", ids[0].Table, func() {
 		if n = w.markDone(ids); n > 0 && w.plan.ownLog {
 			w.append(&entry{reason: "relay's update"})

@@ -210,7 +210,7 @@ func (s *sinkModel) Committed(ctx context.Context, topic string) error {
 // checkReadBack checks that a row is not sent of which the process has seen a copy or should have, stored within the time in which a dead
 // process may have sent it. Callers hold mu.
 func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
-	left := r.of(i.life).offered && w.orderKey(r) == "" && w.wasLocked(i, r) // by the recovery window, which looks for it before
+	left := r.leftByWindow(i.life) && w.orderKey(r) == "" && w.wasLocked(i, r) // it was looked for before
 	if m.Path != outbox.PathBinlog && m.Status != outbox.Sending && !left && !m.Untouched {
 		return // a row that is PENDING may have been set back by a person, so neither sweep nor timer looks for it
 	}

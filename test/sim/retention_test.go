@@ -70,6 +70,7 @@ func (c rows) Expired(ctx context.Context, name, after string, of []table.Expiry
 // Expire implements retention.Rows. What leaves must be where it belongs: published, or FAILED.
 func (c rows) Expire(ctx context.Context, from string, e table.Expiry, ids []string) (left table.Left, err error) {
 	w := c.i.w
+	ids = slices.Clone(ids)
 	err = c.write(ctx, "expire", from, func() {
 		for _, id := range ids {
 			r := w.table[primary{from, id}]

@@ -52,8 +52,18 @@ func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	return d, nil
 }
 
-// guarded is call on a connection of the tables' pool, which asks the relay which server it may talk to. It waits for a lock on the whole table.
+// guarded is sent for a statement that changes nothing: it has waited for a lock on the whole table.
 func (c rows) guarded(ctx context.Context, what, table string) (*dice, error) {
+	d, err := c.sent(ctx, what, table)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.awaitTable(ctx, d, table)
+	return d, err
+}
+
+// sent is call on a connection of the tables' pool, which asks the relay which server it may talk to.
+func (c rows) sent(ctx context.Context, what, table string) (*dice, error) {
 	d, err := c.call(ctx, ofTable(what, table))
 	if err != nil {
 		return nil, err
@@ -78,45 +88,7 @@ func (c rows) guarded(ctx context.Context, what, table string) (*dice, error) {
 	if c.i.settled && c.i.mayRefuse() {
 		w.violation("identity", "a statement (%s) on a server that was not accepted", what)
 	}
-	return d, c.awaitTable(ctx, d, table)
-}
-
-// write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed
-// while the statement ran, perhaps after its death; the reply may be lost.
-func (c rows) write(ctx context.Context, what, table string, effect func()) error {
-	return c.writeIf(ctx, what, table, func() bool { return true }, func(bool) { effect() })
-}
-
-// writeIf is write with a question that the process asks right before it sends the statement.
-func (c rows) writeIf(ctx context.Context, what, table string, ask func() bool, effect func(bool)) error {
-	d, err := c.guarded(ctx, what, table)
-	if err != nil {
-		return err
-	}
-	w := c.i.w
-	asked := ask()
-	err = sleep(ctx, d.between(10*time.Microsecond, time.Millisecond))
-	w.mu.Lock()
-	if (c.i.dead || err != nil) && !d.chance(0.5) {
-		w.mu.Unlock()
-		return errDead // cut off before it arrived
-	}
-	effect(asked)
-	lost := d.chance(w.plan.errors) && w.at() < w.plan.healed
-	if lost {
-		w.note(c.i.life, what, "", "reply lost", 0)
-	}
-	dead := c.i.dead
-	w.mu.Unlock()
-	switch {
-	case dead || c.i.step("after "+what):
-		return errDead
-	case err != nil:
-		return err
-	case lost:
-		return errLost
-	}
-	return sleep(ctx, d.between(10*time.Microsecond, time.Millisecond))
+	return d, nil
 }
 
 // Apply implements ack.Tables.
@@ -129,6 +101,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	}
 	var refused []outbox.WriteError
 	w := c.i.w
+	batch = slices.Clone(batch) // of a statement that outlives the process
 	if len(batch) == 0 || len(batch) > 500 {
 		return nil, fmt.Errorf("a batch of %d rows", len(batch))
 	}
@@ -320,6 +293,14 @@ func tokenTime(text string) time.Time {
 // Claim implements fallback.Rows.
 func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token string, err error) {
 	w := c.i.w
+	candidates = slices.Clone(candidates)
+	w.mu.Lock()
+	for _, s := range candidates {
+		if r := w.byID[s.Identity]; r != nil && r.of(c.i.life).sweptAt.IsZero() {
+			r.of(c.i.life).sweptAt = time.Now()
+		}
+	}
+	w.mu.Unlock()
 	token = time.Now().UTC().Format(tokenForm)
 	err = c.write(ctx, "claim", candidates[0].Table, func() {
 		changed := false

@@ -41,28 +41,41 @@ func (p *plan) drawTables(seed uint64) {
 // lockWait is lock_wait_timeout.
 const lockWait = 2 * time.Second
 
-// awaitTable waits until no other session has locked a table, and fails after lockWait as the server does. Callers hold mu, and have it again.
-func (c rows) awaitTable(ctx context.Context, d *dice, name string) error {
+// awaitTable waits until no other session has locked a table, and fails after lockWait as the server does. A process that is killed
+// meanwhile leaves its statement on the server, which gets the lock after the time left, or not: 0.
+func (c rows) awaitTable(ctx context.Context, d *dice, name string) (left time.Duration, err error) {
 	w := c.i.w
+	w.mu.Lock()
 	lock, is := w.plan.locked[name]
 	if !is || !lock.covers(w.at()) {
-		return nil
+		w.mu.Unlock()
+		return 0, nil
 	}
-	wait := lock.to - w.at()
+	from, wait := w.at(), lock.to-w.at()
 	w.note(c.i.life, "locked", "", name, 0)
 	w.mu.Unlock()
-	err := sleep(ctx, min(wait, lockWait)+d.between(time.Microsecond, 100*time.Microsecond)) // not all at once
+	err = sleep(ctx, min(wait, lockWait)+d.between(time.Microsecond, 100*time.Microsecond)) // not all at once
 	w.mu.Lock()
-	if err == nil && wait > lockWait {
-		return errDrawn
+	defer w.mu.Unlock()
+	switch {
+	case wait > lockWait && err == nil:
+		return 0, errDrawn
+	case wait > lockWait:
+		return 0, err
 	}
-	return err
+	return max(0, from+wait-w.at()), err
 }
 
 // wasLocked reports whether a table was locked while a process ran: its rows may have been left to the sweep. Callers hold mu.
 func (w *world) wasLocked(i *incarnation, r *row) bool {
 	lock, is := w.plan.locked[r.Table]
 	return is && lock.from <= w.at() && lock.to > i.began.Sub(w.began)
+}
+
+// leftByWindow reports whether the recovery window may have left a row to the sweep: none had it when the log showed it. Callers hold mu.
+func (r *row) leftByWindow(life int) bool {
+	f := r.of(life)
+	return f.offered && (f.sweptAt.IsZero() || !f.sweptAt.Before(f.offeredAt))
 }
 
 // both gives the second table what the first has.
