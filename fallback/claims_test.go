@@ -64,7 +64,7 @@ func TestD02_ClaimsAreTakenOverAtLast(t *testing.T) {
 		b := start(t, w)
 		time.Sleep(2 * time.Second)
 		if !b.TookOver() {
-			t.Error("without a claim the first sweep does not end the care")
+			t.Error("without a claim the first sweep does not end the reading of topics")
 		}
 	})
 }

@@ -50,7 +50,7 @@ func (o *ordered) Deferred(list []outbox.Deferred) {
 	o.order.Deferred(list)
 }
 
-// Final ends the care of a row that the table shows as final.
+// Final removes a row that the table shows as final.
 func (o *ordered) Final(e *tracker.Entry) {
 	o.mu.Lock()
 	defer o.handOn()
@@ -76,7 +76,7 @@ func (o *ordered) LeaveWaiting(e *tracker.Entry, c *outbox.Candidate) {
 	o.tracker.Drop(e, outbox.CauseWaiting)
 }
 
-// LeaveClaimed ends the care of a row that an earlier process has claimed: its key waits until the sweep has taken it over.
+// LeaveClaimed leaves a row that an earlier process has claimed to the sweep: its key waits until the sweep has taken it over.
 func (o *ordered) LeaveClaimed(e *tracker.Entry) {
 	o.mu.Lock()
 	defer o.handOn()

@@ -71,7 +71,7 @@ func (m *memory) sighted(row *leftRow) {
 	}
 }
 
-// proven ends the care about deferred rows when a reading that shows them is complete. A closed table needs none: only the first rows of each key
+// proven forgets deferred rows when a reading that shows them is complete. A closed table needs none: only the first rows of each key
 // go out that its reading has shown, and no others.
 func (m *memory) proven(t *tableState, now time.Time) {
 	if d := &t.deferred; !d.unknown || !t.closed && (d.proof == 0 || t.done < d.proof) {

@@ -31,7 +31,7 @@ const (
 	still      = 300 * time.Millisecond // between two looks of which the second shows nothing more of ours
 	together   = 8                      // topics that are read at a time
 	newest     = 5 * time.Second        // of a period, read first; each further part is twice as long
-	maxSetBack = 100_000                // rows that are remembered, some 200 bytes each
+	maxSetBack = 100_000                // rows in memory, about 200 bytes each
 )
 
 // probeTimeout ends a question whether the broker answers.
@@ -170,7 +170,7 @@ func (b *ReadBack) mark(ctx context.Context, p *period, messages []*outbox.Messa
 	}
 }
 
-// SetBack takes rows out of the care that are to be sent again though their topics have them. With more than are kept the care ends.
+// SetBack excludes rows that are to be sent again though their topics have them. With more than maxSetBack rows the search ends.
 func (b *ReadBack) SetBack(ids []outbox.Identity) {
 	b.back.Lock()
 	defer b.back.Unlock()
@@ -190,11 +190,11 @@ func (b *ReadBack) SetBack(ids []outbox.Identity) {
 	}
 }
 
-// OnlyClaimed ends the care for rows of sweeps that no process had claimed: a claim may stand for long, but a row that is PENDING so late may be one that a
-// person has set back.
+// OnlyClaimed ends the search for rows of sweeps that no process had claimed: a claim may be valid for long, but a row that is PENDING so
+// late may be one that a person has set back.
 func (b *ReadBack) OnlyClaimed() { b.claimed.Store(true) }
 
-// End ends the care: no row that comes now can have been sent by the dead process. What was read is forgotten.
+// End ends the search: no row that comes now can have been sent by the killed process. What was read is dropped.
 func (b *ReadBack) End() {
 	b.ended.Store(true)
 	b.last.forget()

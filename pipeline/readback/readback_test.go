@@ -161,7 +161,7 @@ func TestRowsThatAreSetBackAreSent(t *testing.T) {
 	})
 }
 
-// Late in the care a row of a sweep that is PENDING may be one that a person has set back, and is sent; a claimed one is looked for.
+// Late in the search a row of a sweep that is PENDING may be one that a person has set back, and is sent; a claimed one is looked for.
 func TestLateOnlyClaimedRowsOfASweepAreLookedFor(t *testing.T) {
 	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a"), record("3", "a")}}}, func(t *testing.T, b trial) {
 		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a"), message("a", "3", "a")}
@@ -216,7 +216,7 @@ func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
 	}
 }
 
-// A row that was set back is sent also when the care ends while it is looked for.
+// A row that was set back is sent also when the search ends while it is looked for.
 func TestTheCareEndsWhileARowThatIsSetBackIsLookedFor(t *testing.T) {
 	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a")}}}, func(t *testing.T, b trial) {
 		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a")}
@@ -232,7 +232,7 @@ func TestTheCareEndsWhileARowThatIsSetBackIsLookedFor(t *testing.T) {
 	})
 }
 
-// What is remembered of rows that are set back is bounded: beyond that nothing is looked for, and nothing counts as sent.
+// The number of rows that are set back is bounded: beyond that nothing is looked for, and nothing counts as sent.
 func TestSoManyRowsAreSetBack(t *testing.T) {
 	try(t, &broker{topics: map[string][]late{"a": {record("1", "a")}}}, func(t *testing.T, b trial) {
 		ids := make([]outbox.Identity, maxSetBack)
