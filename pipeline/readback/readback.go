@@ -57,7 +57,7 @@ type ReadBack struct {
 	reached atomic.Bool // the broker has answered
 	missed  atomic.Bool // it did not when it was asked first, and that was logged
 	ended   atomic.Bool
-	claimed atomic.Bool // of the rows of sweeps only claimed ones are looked for
+	claimed atomic.Bool // of the rows of sweeps only claimed and untouched ones are looked for
 
 	back    sync.Mutex // guards setBack
 	setBack map[outbox.Identity]struct{}
@@ -153,7 +153,7 @@ func (b *ReadBack) mark(ctx context.Context, p *period, messages []*outbox.Messa
 	var at []int
 	b.back.Lock()
 	for i, m := range messages {
-		if b.claimed.Load() && m.Path != outbox.PathBinlog && m.Status != outbox.Sending {
+		if b.claimed.Load() && m.Path != outbox.PathBinlog && m.Status != outbox.Sending && !m.Untouched {
 			continue
 		}
 		if _, again := b.setBack[m.Identity]; !again && !sent[i] && b.cfg.Names(m.Table) && may(m) {
@@ -191,7 +191,7 @@ func (b *ReadBack) SetBack(ids []outbox.Identity) {
 }
 
 // OnlyClaimed ends the search for rows of sweeps that no process had claimed: a claim may be valid for long, but a row that is PENDING so
-// late may be one that a person has set back.
+// late may be one that a person has set back. A row that shows that no status was ever written (Untouched) was not set back.
 func (b *ReadBack) OnlyClaimed() { b.claimed.Store(true) }
 
 // End ends the search: no row that comes now can have been sent by the killed process. What was read is dropped.

@@ -161,14 +161,16 @@ func TestRowsThatAreSetBackAreSent(t *testing.T) {
 	})
 }
 
-// Late in the search a row of a sweep that is PENDING may be one that a person has set back, and is sent; a claimed one is looked for.
+// Late in the search a row of a sweep that is PENDING may be one that a person has set back, and is sent; one is looked for that is
+// claimed, or shows that no status was ever written.
 func TestLateOnlyClaimedRowsOfASweepAreLookedFor(t *testing.T) {
-	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a"), record("3", "a")}}}, func(t *testing.T, b trial) {
-		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a"), message("a", "3", "a")}
+	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a"), record("3", "a"), record("4", "a")}}}, func(t *testing.T, b trial) {
+		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a"), message("a", "3", "a"), message("a", "4", "a")}
 		list[0].Path, list[0].Status = outbox.PathSweep, outbox.Sending
 		list[1].Path, list[1].Status = outbox.PathSweep, outbox.Pending
+		list[3].Path, list[3].Untouched = outbox.PathSweep, true
 		b.OnlyClaimed()
-		if got := b.Sent(t.Context(), list); !slices.Equal(got, []bool{true, false, true}) {
+		if got := b.Sent(t.Context(), list); !slices.Equal(got, []bool{true, false, true, true}) {
 			t.Errorf("sent %v", got)
 		}
 	})
