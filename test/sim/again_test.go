@@ -194,6 +194,9 @@ func (c rows) ReadSent(ctx context.Context, ids []outbox.Identity) (out []*outbo
 
 // MarkDone implements redelivery.Rows.
 func (c rows) MarkDone(ctx context.Context, ids []outbox.Identity) (n int64, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
 	w := c.i.w
 	ids = slices.Clone(ids)
 	err = c.write(ctx, "mark done", ids[0].Table, func() {
