@@ -28,6 +28,7 @@ type tableClaims struct {
 	// clear reports that no row is claimed which a process that has ended may have sent. A sweep leaves rows of suspended topics and
 	// of keys that wait, and a row that was not read back may be one that such a process had from the log.
 	clear bool
+	open  int // claims that are made at present and whose rows are not handed over yet: they may be lost
 }
 
 func newClaims(tables []string, timeout time.Duration) *claims {
@@ -36,6 +37,13 @@ func newClaims(tables []string, timeout time.Duration) *claims {
 		c.tables[name] = &tableClaims{orphans: map[string]bool{}, own: map[string]bool{}}
 	}
 	return c
+}
+
+// opened adds n to the claims of a table that are being made, until their rows are handed over or lost.
+func (c *claims) opened(table string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tables[table].open += n
 }
 
 // made records a claim; lost means that its rows were not read back.
@@ -85,7 +93,7 @@ func (c *claims) tookOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.tables {
-		if !t.clear {
+		if !t.clear || t.open > 0 {
 			return false
 		}
 	}

@@ -69,6 +69,32 @@ func TestD02_ClaimsAreTakenOverAtLast(t *testing.T) {
 	})
 }
 
+// While a claim waits for a lock, or its rows are read, it is not certain that none is left.
+func TestD02_AClaimThatIsBeingMadeMayBeLost(t *testing.T) {
+	for what, slow := range map[string]func(*world, func() error){
+		"claim": func(w *world, f func() error) { set(w, &w.onClaim, f) },
+		"read":  func(w *world, f func() error) { set(w, &w.onRead, f) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				b := start(t, w)
+				want(t, "an empty table", b.got())
+				slow(w, func() error { time.Sleep(10 * time.Second); return nil })
+				w.insert(old(1))
+				time.Sleep(32 * time.Second)
+				if want(t, "while it waits", b.got()); b.TookOver() {
+					t.Error("the rows of a claim are not handed over")
+				}
+				time.Sleep(20 * time.Second)
+				if want(t, "afterwards", b.got(), 1); !b.TookOver() {
+					t.Error("they are handed over")
+				}
+			})
+		})
+	}
+}
+
 // D02: at the first sweep the recovery window owns a row that the previous process had claimed; it releases such a row when it
 // has checked it. The row must not wait until the claim expires.
 func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {

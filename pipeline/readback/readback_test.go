@@ -219,7 +219,7 @@ func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
 }
 
 // A row that was set back is sent also when the search ends while it is looked for.
-func TestTheCareEndsWhileARowThatIsSetBackIsLookedFor(t *testing.T) {
+func TestTheSearchEndsWhileARowThatIsSetBackIsLookedFor(t *testing.T) {
 	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a")}}}, func(t *testing.T, b trial) {
 		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a")}
 		b.SetBack([]outbox.Identity{list[0].Identity})

@@ -187,13 +187,13 @@ func TestSameSeedSameTrace(t *testing.T) {
 		for range 10 { // on a loaded machine the runtime takes the processor from a goroutine now and then
 			same[ordered(runSeed(t, seed))]++
 		}
-		if most := slices.Max(slices.Collect(maps.Values(same))); most < 9 {
+		if most := slices.Max(slices.Collect(maps.Values(same))); most < 11 {
 			differ++
 			t.Logf("seed %d: %d of 12 traces are the same; %s", seed, most, difference(a, b))
 		}
 	}
-	t.Logf("%d of %d seeds have another trace in more than a quarter of their runs", differ, n)
-	if differ > n/200 {
+	t.Logf("%d of %d seeds have another trace in more than one of 12 runs", differ, n)
+	if differ > n/100 {
 		t.Error("a failing seed could not be relied on to fail again")
 	}
 }

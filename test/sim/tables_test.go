@@ -41,8 +41,8 @@ func (p *plan) drawTables(seed uint64) {
 // lockWait is lock_wait_timeout.
 const lockWait = 2 * time.Second
 
-// awaitTable waits until no other session has locked a table, and fails after lockWait as the server does. A process that is killed
-// meanwhile leaves its statement on the server, which gets the lock after the time left, or not: 0.
+// awaitTable waits until no other session has locked a table, and fails after lockWait as the server does. A statement that
+// is cancelled meanwhile stays on the server, which has the lock after the time left; 0: it does not stay.
 func (c rows) awaitTable(ctx context.Context, d *dice, name string) (left time.Duration, err error) {
 	w := c.i.w
 	w.mu.Lock()
@@ -72,7 +72,7 @@ func (w *world) wasLocked(i *incarnation, r *row) bool {
 	return is && lock.from <= w.at() && lock.to > i.began.Sub(w.began)
 }
 
-// leftByWindow reports whether the recovery window may have left a row to the sweep: none had it when the log showed it. Callers hold mu.
+// leftByWindow reports whether the recovery window may have left a row to the sweep: no sweep had it when the log showed it. Callers hold mu.
 func (r *row) leftByWindow(life int) bool {
 	f := r.of(life)
 	return f.offered && (f.sweptAt.IsZero() || !f.sweptAt.Before(f.offeredAt))

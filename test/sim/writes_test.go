@@ -20,7 +20,7 @@ func (c rows) writeIf(ctx context.Context, what, table string, ask func() bool, 
 	w := c.i.w
 	asked := ask()
 	if left, err := c.awaitTable(ctx, d, table); err != nil {
-		if left > 0 && d.chance(0.5) { // the server has the statement, and the process is gone
+		if left > 0 && d.chance(0.5) { // the server has the statement, and its connection is closed
 			time.AfterFunc(left, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
