@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -16,7 +17,8 @@ const (
 )
 
 // Server is one server process that can be killed, stopped, paused and started again. Its methods may be called from
-// several goroutines, one after the other takes effect.
+// several goroutines, one after the other takes effect. One goroutine waits for the end of each process: a server that ends
+// and was not told to says so on stderr, with the last lines of its log.
 type Server struct {
 	name    string
 	log     string                      // file that collects stdout and stderr of all starts
@@ -25,6 +27,8 @@ type Server struct {
 
 	mu      sync.Mutex
 	process *Process // of the last start
+	ended   *Process // the process that was told to end, if it is the last one
+	crashed bool     // the last process ended and was not told to
 }
 
 // Start starts the process and returns when the server answers. The error of a failed start ends with the server's last
@@ -39,6 +43,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
 	if err := s.awaitReady(ctx); err != nil {
+		s.ended = s.process
 		err = errors.Join(err, s.process.Kill())
 		return fmt.Errorf("start %s: %w; last lines of its log:\n%s", s.name, err, s.LogTail(30))
 	}
@@ -46,8 +51,31 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) launch() (err error) {
-	s.process, err = Launch(s.command(), s.log)
+	s.crashed = false
+	if s.process, err = Launch(s.command(), s.log); err == nil {
+		go s.watch(s.process)
+	}
 	return err
+}
+
+// watch waits for the end of a process. A crash fails every test that uses the server, and its directory is removed at their
+// end: what the server said is only seen if it is printed.
+func (s *Server) watch(p *Process) {
+	<-p.Exited()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == p {
+		return
+	}
+	s.crashed = s.process == p
+	fmt.Fprintf(os.Stderr, "%s ended and was not told to: %v. The last lines of its log:\n%s\n", s.name, p.State(), s.LogTail(100))
+}
+
+// Crashed reports whether the server ended and was not told to, and was not started again.
+func (s *Server) Crashed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.crashed
 }
 
 func (s *Server) awaitReady(ctx context.Context) error {
@@ -88,6 +116,7 @@ func (s *Server) end(sig syscall.Signal) error {
 	if !s.running() {
 		return nil
 	}
+	s.ended = s.process
 	// A paused process acts on SIGTERM only after SIGCONT.
 	if err := errors.Join(s.process.Signal(sig), s.process.Signal(syscall.SIGCONT)); err != nil {
 		return err

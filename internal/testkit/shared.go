@@ -14,13 +14,20 @@ var shared struct {
 
 type closer interface{ Close() error }
 
-// sharedServer returns the server of that key and starts it on first use. A failed start is tried again by the next test.
+// sharedServer returns the server of that key and starts it on first use. A failed start is tried again by the next test, and a
+// server that has crashed is replaced: the tests that come after it are not its victims.
 func sharedServer[S closer](t T, key string, start func(context.Context) (S, error)) S {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if s, ok := shared.servers[key].(S); ok {
-		return s
+		if c, ok := any(s).(interface{ Crashed() bool }); !ok || !c.Crashed() {
+			return s
+		}
+		if err := s.Close(); err != nil {
+			t.Logf("close a server that has crashed: %v", err)
+		}
+		delete(shared.servers, key)
 	}
 	s, err := start(context.Background())
 	if err != nil {
