@@ -72,10 +72,10 @@ func (w *world) endsIn(id *transactionalID, topic string, commit bool) {
 	id.left = slices.DeleteFunc(id.left, func(l *left) bool { return len(l.topics) == 0 })
 }
 
-// reveal makes an entry visible. Callers hold mu.
+// reveal makes an entry visible, behind those of lower and of equal numbers. Callers hold mu.
 func (w *world) reveal(entry *kgo.Record) {
-	w.cluster.entries = append(w.cluster.entries, entry)
-	slices.SortStableFunc(w.cluster.entries, func(a, b *kgo.Record) int { return cmp.Compare(numberOf(a), numberOf(b)) })
+	at, _ := slices.BinarySearchFunc(w.cluster.entries, numberOf(entry)+1, func(r *kgo.Record, number uint64) int { return cmp.Compare(numberOf(r), number) })
+	w.cluster.entries = slices.Insert(w.cluster.entries, at, entry)
 }
 
 func numberOf(r *kgo.Record) uint64 {
