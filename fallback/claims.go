@@ -14,6 +14,7 @@ type claims struct {
 
 	mu     sync.Mutex
 	tables map[string]*tableClaims
+	asked  time.Time // when tookOver was called first, zero before
 }
 
 type tableClaims struct {
@@ -28,7 +29,8 @@ type tableClaims struct {
 	// clear reports that no row is claimed which a process that has ended may have sent. A sweep leaves rows of suspended topics and
 	// of keys that wait, and a row that was not read back may be one that such a process had from the log.
 	clear bool
-	open  int // claims that are made at present and whose rows are not handed over yet: they may be lost
+	open  int       // claims of before tookOver was called first whose rows are not handed over yet: they may be lost
+	began time.Time // when the last complete sweep began
 }
 
 func newClaims(tables []string, timeout time.Duration) *claims {
@@ -39,11 +41,20 @@ func newClaims(tables []string, timeout time.Duration) *claims {
 	return c
 }
 
-// opened adds n to the claims of a table that are being made, until their rows are handed over or lost.
-func (c *claims) opened(table string, n int) {
+// opened begins a claim of rows of a table. The caller closes it when the rows are handed over or lost.
+func (c *claims) opened(table string) (closed func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tables[table].open += n
+	if !c.asked.IsZero() { // else timers and sweeps that always have rows would keep tookOver false
+		return func() {}
+	}
+	t := c.tables[table]
+	t.open++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		t.open--
+	}
 }
 
 // made records a claim; lost means that its rows were not read back.
@@ -76,6 +87,7 @@ func (c *claims) done(table string, orphans map[string]bool, held, all bool, beg
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tables[table]
+	t.began = began
 	for token := range orphans {
 		delete(t.orphans, token)
 	}
@@ -88,12 +100,17 @@ func (c *claims) done(table string, orphans map[string]bool, held, all bool, beg
 	}
 }
 
-// tookOver reports whether no row is claimed that a process may have sent which had ended when this one started.
+// tookOver reports whether no row is claimed that a process may have sent which had ended when this one started. The first call is made
+// when the log has shown all that such a process may have sent from it: every claim of before must be over, and a sweep that began later must
+// be complete.
 func (c *claims) tookOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.asked.IsZero() {
+		c.asked = time.Now()
+	}
 	for _, t := range c.tables {
-		if !t.clear || t.open > 0 {
+		if !t.clear || t.open > 0 || t.began.Before(c.asked) {
 			return false
 		}
 	}

@@ -169,7 +169,8 @@ func (p *progress) State() (running bool, last time.Time, rows int) {
 }
 
 // TookOver reports whether no row is claimed that a process may have sent which had ended when this one started: they were all
-// handed to the flow. One row that cannot be claimed or read, such as one that is locked, keeps it false; it delays no other row.
+// handed to the flow. The first call is made when the log has shown all that such a process may have sent from it, and such claims have
+// expired. One row that cannot be claimed or read, such as one that is locked, keeps it false; it delays no other row.
 func (s *Sweeper) TookOver() bool { return s.claims.tookOver() }
 
 // Run sweeps at once and then as planned, and serves the timers, until ctx ends; it returns nil. Errors of the database are

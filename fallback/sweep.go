@@ -187,8 +187,7 @@ func (l *list) pick(page []outbox.Candidate) (take, later []outbox.Candidate) {
 // publish claims rows that are reserved, reads them back and hands them to the sink when the previous batch was sent (nil: at once), see the
 // package reserved. asked is when the table was asked for them. A claim whose rows were not read back is an orphan.
 func (s *Sweeper) publish(ctx context.Context, l *list, asked time.Time, rows []outbox.Candidate, previous <-chan struct{}) error {
-	s.claims.opened(l.name, 1)
-	defer s.claims.opened(l.name, -1)
+	defer s.claims.opened(l.name)()
 	token := ""
 	unread := func(n int, err error) error {
 		if err == nil {

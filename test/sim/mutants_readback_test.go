@@ -81,6 +81,18 @@ var readBackMutations = []mutation{
 		edits: []edit{{"	if all && !held && (", "	if !held && ("}},
 	},
 	{
+		rule: "a claim that is being made may be lost", file: "fallback/claims.go", test: "AClaimThatIsBeingMadeMayBeLost", in: "fallback",
+		edits: []edit{{" || t.open > 0", ""}},
+	},
+	{
+		rule: "claims that are always made do not keep the search going", file: "fallback/claims.go", test: "AClaimThatIsBeingMadeMayBeLost", in: "fallback",
+		edits: []edit{{"if !c.asked.IsZero() {", "if false {"}},
+	},
+	{
+		rule: "a sweep that began after the claims had expired is complete", file: "fallback/claims.go", test: "ASweepAfterTheQuestionMustBeComplete", in: "fallback",
+		edits: []edit{{" || t.began.Before(c.asked)", ""}},
+	},
+	{
 		rule: "a stop with rows of a sweep that have no answer leaves its sign", file: "internal/relay/life.go", test: "TestARowOfASweepWithoutAnAnswerIsWithinReach", in: "internal/relay",
 		edits: []edit{{" || !r.Flow.SweptSince().IsZero()", ""}},
 	},
