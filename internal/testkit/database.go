@@ -73,6 +73,7 @@ func NewDatabase(t T, opts DatabaseOptions) *Database {
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(func() {
+		showCrash(t, d)
 		if err := d.Close(); err != nil {
 			t.Logf("close %s: %v", d.Flavor, err)
 		}

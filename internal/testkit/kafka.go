@@ -68,7 +68,7 @@ func skipBrokers(t T) {
 	}
 }
 
-func newBroker[B closer](t T, start func(context.Context) (B, error)) B {
+func newBroker[B anyServer](t T, start func(context.Context) (B, error)) B {
 	t.Helper()
 	skipBrokers(t)
 	b, err := start(context.Background())
@@ -76,6 +76,7 @@ func newBroker[B closer](t T, start func(context.Context) (B, error)) B {
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(func() {
+		showCrash(t, b)
 		if err := b.Close(); err != nil {
 			t.Logf("close broker: %v", err)
 		}

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -100,6 +101,14 @@ func (c KafkaCluster) Addrs() (all []string) {
 		all = append(all, k.Addr())
 	}
 	return all
+}
+
+// Crash is how the first broker of those that crashed ended, and what it said.
+func (c KafkaCluster) Crash() (crash string) {
+	for _, k := range c {
+		crash = cmp.Or(crash, k.Crash())
+	}
+	return crash
 }
 
 // Close kills the brokers and removes their directories.

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,6 +202,9 @@ func (r *RocketMQ) NameServer() string { return loopback(r.names.base) }
 
 // BrokerAddr returns host:port of the broker.
 func (r *RocketMQ) BrokerAddr() string { return loopback(r.broker.base) }
+
+// Crash is how a server of it ended and what it said, if it was not told to end.
+func (r *RocketMQ) Crash() string { return cmp.Or(r.Broker.Crash(), r.Names.Crash()) }
 
 // Close kills both servers and removes their directory. Closing twice is harmless.
 func (r *RocketMQ) Close() error {

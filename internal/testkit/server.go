@@ -28,7 +28,7 @@ type Server struct {
 	mu      sync.Mutex
 	process *Process // of the last start
 	ended   *Process // the process that was told to end, if it is the last one
-	crashed bool     // the last process ended and was not told to
+	crash   string   // how the last process ended, if it was not told to, with the last lines of its log
 }
 
 // Start starts the process and returns when the server answers. The error of a failed start ends with the server's last
@@ -51,7 +51,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) launch() (err error) {
-	s.crashed = false
+	s.crash = ""
 	if s.process, err = Launch(s.command(), s.log); err == nil {
 		go s.watch(s.process)
 	}
@@ -67,15 +67,25 @@ func (s *Server) watch(p *Process) {
 	if s.ended == p {
 		return
 	}
-	s.crashed = s.process == p
-	fmt.Fprintf(os.Stderr, "%s ended and was not told to: %v. The last lines of its log:\n%s\n", s.name, p.State(), s.LogTail(100))
+	crash := fmt.Sprintf("%s ended and was not told to: %v. The last lines of its log:\n%s", s.name, p.State(), s.LogTail(100))
+	if s.process == p {
+		s.crash = crash
+	}
+	fmt.Fprintln(os.Stderr, crash)
 }
 
-// Crashed reports whether the server ended and was not told to, and was not started again.
-func (s *Server) Crashed() bool {
+// Crash is how the server ended and what it said, if it was not told to end and was not started again. Otherwise it is empty.
+func (s *Server) Crash() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.crashed
+	return s.crash
+}
+
+// showCrash puts the crash of a server into the log of a test that uses it: stderr belongs to whatever test runs.
+func showCrash(t T, s anyServer) {
+	if crash := s.Crash(); crash != "" {
+		t.Logf("%s", crash)
+	}
 }
 
 func (s *Server) awaitReady(ctx context.Context) error {

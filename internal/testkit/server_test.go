@@ -25,21 +25,21 @@ func TestServerCrash(t *testing.T) {
 	Must(t, s.Start(t.Context()))
 	t.Cleanup(func() { Must(t, s.Kill()) })
 	Must(t, s.Stop())
-	if s.Crashed() {
+	if s.Crash() != "" {
 		t.Error("a server that was stopped is taken for one that crashed")
 	}
 	Must(t, s.Start(t.Context()))
 	Must(t, syscall.Kill(s.PID(), syscall.SIGABRT))
-	WaitFor(t, time.Minute, "the crash to be seen", s.Crashed)
+	WaitFor(t, time.Minute, "the crash to be seen", func() bool { return s.Crash() != "" })
 	Must(t, s.Start(t.Context()))
-	if s.Crashed() {
+	if s.Crash() != "" {
 		t.Error("a server that was started again is taken for one that crashed")
 	}
 	s.ready = func(context.Context) error { return errors.New("never") }
 	Must(t, s.Kill())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if s.Start(ctx) == nil || s.Crashed() {
+	if s.Start(ctx) == nil || s.Crash() != "" {
 		t.Error("a start that failed and was cleaned up is taken for a crash")
 	}
 }
@@ -62,7 +62,7 @@ func TestSharedServerIsReplaced(t *testing.T) {
 		t.Error("a server that runs was replaced")
 	}
 	Must(t, syscall.Kill(first.PID(), syscall.SIGKILL))
-	WaitFor(t, time.Minute, "the crash to be seen", first.Crashed)
+	WaitFor(t, time.Minute, "the crash to be seen", func() bool { return first.Crash() != "" })
 	if second := get(); second == first || second.PID() == 0 {
 		t.Error("a server that crashed was not replaced")
 	}

@@ -9,34 +9,40 @@ import (
 // shared holds the servers that all tests of one test binary use, because a start costs seconds.
 var shared struct {
 	sync.Mutex
-	servers map[string]closer
+	servers map[string]anyServer
 }
 
-type closer interface{ Close() error }
+// anyServer is a database or a broker.
+type anyServer interface {
+	Close() error
+	Crash() string // how it ended, if it was not told to
+}
 
 // sharedServer returns the server of that key and starts it on first use. A failed start is tried again by the next test, and a
-// server that has crashed is replaced: the tests that come after it are not its victims.
-func sharedServer[S closer](t T, key string, start func(context.Context) (S, error)) S {
+// server that has crashed is replaced: the tests that come after it are not its victims. Those that used it log what it said.
+func sharedServer[S anyServer](t T, key string, start func(context.Context) (S, error)) S {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	if s, ok := shared.servers[key].(S); ok {
-		if c, ok := any(s).(interface{ Crashed() bool }); !ok || !c.Crashed() {
-			return s
-		}
+	s, ok := shared.servers[key].(S)
+	if ok && s.Crash() != "" {
 		if err := s.Close(); err != nil {
 			t.Logf("close a server that has crashed: %v", err)
 		}
 		delete(shared.servers, key)
+		ok = false
 	}
-	s, err := start(context.Background())
-	if err != nil {
-		t.Fatalf("%v", err)
+	if !ok {
+		var err error
+		if s, err = start(context.Background()); err != nil {
+			t.Fatalf("%v", err)
+		}
+		if shared.servers == nil {
+			shared.servers = map[string]anyServer{}
+		}
+		shared.servers[key] = s
 	}
-	if shared.servers == nil {
-		shared.servers = map[string]closer{}
-	}
-	shared.servers[key] = s
+	t.Cleanup(func() { showCrash(t, s) })
 	return s
 }
 
