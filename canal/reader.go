@@ -34,9 +34,10 @@ type Reader struct {
 
 	settings map[string]bool // what the first check of the server's settings found; true: a warning. nil before it. Used by periodic checks
 
-	failures int    // consecutive attempts in which nothing was read
-	stuck    *stuck // nil: the last stream did not end at an unreadable event
-	logged   string // the state in the last log line: a class, or connected
+	again    chan struct{} // holds one token when LookAgain was called
+	failures int           // consecutive attempts in which nothing was read
+	stuck    *stuck        // nil: the last stream did not end at an unreadable event
+	logged   string        // the state in the last log line: a class, or connected
 }
 
 // New returns a reader. It does no I/O; Handler says how its methods are called.
@@ -45,7 +46,7 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 	if cfg.ServerID == 0 {
 		cfg.ServerID = randomServerID()
 	}
-	r := &Reader{cfg: cfg, name: readerName(), handler: h, log: log, reading: ownReading, branches: map[string][]*mapped{}}
+	r := &Reader{cfg: cfg, name: readerName(), handler: h, log: log, reading: ownReading, branches: map[string][]*mapped{}, again: make(chan struct{}, 1)}
 	r.gauge = newGauge(reg, cfg.Tables, cfg.Heartbeat)
 	r.tables = newTableSet(cfg.Tables, log)
 	r.tables.schemas.store = cfg.Schemas
@@ -78,9 +79,17 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 		if errors.As(err, &foreign) {
 			return err
 		}
-		outbox.Wait(ctx, r.backoff(err), nil)
+		outbox.Wait(ctx, r.backoff(err), r.again)
 	}
 	return nil
+}
+
+// LookAgain ends the wait between two attempts, the present one or the next: another server may answer now. An attempt continues. It may be called at any time.
+func (r *Reader) LookAgain() {
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
 }
 
 // attempt checks the server, opens one stream and reads it until it breaks. nil means that a gap was reported, so that the next

@@ -3,11 +3,15 @@ package canal
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -126,4 +130,35 @@ func TestPositionByFileIsCompleted(t *testing.T) {
 			l.stop()
 		}
 	})
+}
+
+// Another server may answer long before the next attempt is due.
+func TestLookAgainEndsTheWaitForTheNextAttempt(t *testing.T) {
+	full, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer full.Close()
+	var attempts atomic.Int64
+	go func() {
+		for {
+			conn, err := full.Accept()
+			if err != nil {
+				return
+			}
+			attempts.Add(1)
+			_, _ = conn.Write([]byte("\x17\x00\x00\x00\xff\x10\x04Too many connections")) // an error that the driver does not try again
+			_ = conn.Close()
+		}
+	}()
+	r := New(Config{
+		Server: server.Config{Address: full.Addr().String(), User: "root"}, MinBackoff: 1000 * time.Hour, MaxBackoff: 1000 * time.Hour,
+	}, &recorder{}, zap.NewNop(), prometheus.NewRegistry())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx, outbox.Position{}) }()
+	for n := range int64(3) {
+		testkit.WaitFor(t, 20*time.Second, "an attempt", func() bool { return attempts.Load() > n })
+		r.LookAgain()
+	}
+	cancel()
+	testkit.Must(t, <-ended)
 }

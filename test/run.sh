@@ -41,7 +41,7 @@ if [ "$which" = test ]; then
   run -short -p=3 -parallel=8 "$@" "${servers[@]/#/./}" ./test/sim "${quick[@]/#/./}"
   CGO_ENABLED=1 run -short -race "$@" "${flow[@]/#/./}"
 else
-  run "$@" ./test/sim
+  run "$@" ./test/sim -sim.first=1001 -sim.seeds=3000 # the first thousand are in "test"
   CGO_ENABLED=1 run -race -p=2 -parallel=5 "$@" "${servers[@]/#/./}" "${quick[@]/#/./}" "${flow[@]/#/./}"
 fi
 exit $failed

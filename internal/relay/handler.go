@@ -53,7 +53,12 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 		}
 	}
 	r.parts.Gate.accept(id)
-	return r.Flow.Connected(ctx, from, windowEnd)
+	r.setOpen(true)
+	if err := r.Flow.Connected(ctx, from, windowEnd); err != nil {
+		r.setOpen(false)
+		return err
+	}
+	return nil
 }
 
 // Offer hands one transaction to the pipeline.
@@ -65,7 +70,7 @@ func (h *handler) Offer(ctx context.Context, txn *outbox.Txn) error {
 func (h *handler) Idle(pos outbox.Position) { h.relay.Flow.Idle(pos) }
 
 // Disconnected is called at the end of a stream. The sweep sees by itself that the log does not continue.
-func (h *handler) Disconnected(error) {}
+func (h *handler) Disconnected(error) { h.relay.setOpen(false) }
 
 // Gap continues from the server's position, read before the sweep, records that durably and requests a full sweep.
 func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, error) {

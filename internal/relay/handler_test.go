@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -52,4 +54,75 @@ func TestG05_PositionMovesBeforeTheNewServerIsAccepted(t *testing.T) {
 	if got := gate.Current(); got != next {
 		t.Errorf("after the move the gate accepts %v", got)
 	}
+}
+
+// slowReader needs some seconds to look at the server of each attempt, and waits long between two of them.
+type slowReader struct {
+	handler *handler
+	answers func() server.ID
+	woken   chan struct{}
+	runs    int
+}
+
+func (s *slowReader) LookAgain() {
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (s *slowReader) Run(ctx context.Context, from outbox.Position) error {
+	s.runs++
+	for outbox.Wait(ctx, 3*time.Second, nil) {
+		if now := s.answers(); now != s.handler.relay.parts.Gate.Current() {
+			err := s.handler.Connected(ctx, from, from, now, true)
+			if err == nil {
+				<-ctx.Done()
+				s.handler.Disconnected(ctx.Err())
+			}
+			return err
+		}
+		if !outbox.Wait(ctx, time.Hour, s.woken) {
+			break
+		}
+	}
+	return nil
+}
+
+// A11: a connection to the tables that is refused ends a stream, and the wait for one. It does not end a look at the server: callers that are refused all
+// the time would keep the relay from following.
+func TestA11_RefusedConnectionsDoNotInterruptALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ids := []server.ID{{Flavor: outbox.MySQL, UUID: "first"}, {Flavor: outbox.MySQL, UUID: "second"}, {Flavor: outbox.MySQL, UUID: "third"}}
+		at := outbox.Position{File: "log.000001", Offset: 157, GTIDs: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}
+		gate := NewGate()
+		gate.accept(ids[0])
+		present := 0
+		reader := &slowReader{answers: func() server.ID { return ids[present] }, woken: make(chan struct{}, 1)}
+		r := New(Parts{Gate: gate, State: &movedState{gate: gate}, Sink: shadow.NewSink(), Reader: func(h canal.Handler) Reader {
+			reader.handler, _ = h.(*handler)
+			return reader
+		}}, Settings{}, zap.NewNop(), prometheus.NewRegistry())
+		testkit.Must(t, r.build(outbox.MySQL, at))
+		r.active = true
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go func() { _ = r.Flow.Run(ctx) }()
+		go func() { _ = r.read(ctx, at) }()
+		time.Sleep(time.Minute) // it waits for the next attempt
+		for present = 1; present < len(ids); present++ {
+			began := time.Now()
+			for range 600 {
+				_ = gate.Guard(ctx, ids[present])
+				time.Sleep(100 * time.Millisecond)
+			}
+			if gate.Current() != ids[present] {
+				t.Fatalf("%v after the failover the relay is still at %v", time.Since(began), gate.Current())
+			}
+		}
+		if reader.runs != 2 {
+			t.Errorf("%d runs of the reader, want 2: the first one looks again in its wait", reader.runs)
+		}
+	})
 }

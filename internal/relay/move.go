@@ -62,15 +62,26 @@ func (r *Relay) watchGate(ctx context.Context) {
 
 // lookAgain makes the reader connect again, because the tables were reached at another server than the one it follows. After
 // a failover its stream may be of a server that is alive and out of use; and what the reader waits for may be the tables,
-// which are refused until it has looked at the new server.
+// which are refused until it has looked at the new server. While it looks it is not interrupted: many callers are refused in that time, and it
+// would never come to an end.
 func (r *Relay) lookAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.interrupt != nil && r.pending == nil && r.active && r.parts.State.Pause() == nil { // the end of a pause checks again by itself
+	switch {
+	case r.interrupt == nil || r.pending != nil || !r.active || r.parts.State.Pause() != nil: // the end of a pause checks again by itself
+	case !r.open:
+		r.reader.LookAgain()
+	default:
 		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
 		r.pending = &move{done: make(chan error, 1)}
 		r.interrupt()
 	}
+}
+
+func (r *Relay) setOpen(open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = open
 }
 
 // moved carries out the order that ended the reader's run and returns where the next one begins.

@@ -42,6 +42,8 @@ type Rows interface {
 // Reader follows the log; canal.Reader implements it.
 type Reader interface {
 	Run(ctx context.Context, from outbox.Position) error
+	// LookAgain ends a wait for the next attempt to open a stream; an attempt continues.
+	LookAgain()
 }
 
 // State is what must outlive the process; checkpoint.Store implements it.
@@ -147,6 +149,7 @@ type Relay struct {
 	pending   *move              // until the reader's goroutine has carried it out
 	interrupt context.CancelFunc // ends the reader's present run, or the pause in its place
 	active    bool
+	open      bool // the server is accepted, and the reader has a stream or waits for the tables
 }
 
 // New makes a relay. It does no I/O.

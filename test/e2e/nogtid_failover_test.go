@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,7 +114,26 @@ func TestA11_FailoverWithoutGTIDsAndBackAtOnce(t *testing.T) {
 	w.stop()
 }
 
-// A11: a copy that lacks the last SENT of the old server is followed, and the relay says how many rows are behind before it publishes them again.
+// askAllTheTime lets clients ask for rows until end is called; while a failover is not followed each gets the error of a refused connection.
+func (w *withoutGTIDs) askAllTheTime() (end func()) {
+	ctx, stop := context.WithCancel(w.t.Context())
+	client := w.admin()
+	var asking sync.WaitGroup
+	for range 3 {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = client.ListMessages(ctx, operator.MessageQuery{Table: w.schema + ".t_local_message"})
+			}
+		})
+	}
+	return func() {
+		stop()
+		asking.Wait()
+	}
+}
+
+// A11: a copy that lacks the last SENT of the old server is followed, while clients ask for rows all the time, and the relay says how many rows are behind
+// before it publishes them again.
 func TestA11_FailoverWithoutGTIDsToACopyThatIsBehind(t *testing.T) {
 	t.Parallel()
 	w := newWithoutGTIDs(t)
@@ -129,8 +150,10 @@ func TestA11_FailoverWithoutGTIDsToACopyThatIsBehind(t *testing.T) {
 		return err == nil && st.Positions.Checkpoint.Compare(end) >= 0
 	})
 	w.cutOff()
+	answered := w.askAllTheTime()
 	w.redirect()
 	w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })
+	answered()
 	w.reading()
 	w.wait("the rows to be SENT again", func() bool { return w.number("SELECT COUNT(*) FROM t_local_message WHERE status <> 2") == 0 })
 	line, err := w.admin().Timeline(t.Context(), operator.Span{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Minute), Step: operator.SampleStep})

@@ -106,6 +106,10 @@ var mutations = []mutation{
 		edits: []edit{{"			r.lookAgain()\n", ""}}, seeds: 5000,
 	},
 	{
+		rule: "a look at the server is not interrupted", file: "internal/relay/move.go", test: "RefusedConnectionsDoNotInterruptALook", in: "internal/relay",
+		edits: []edit{{"	case !r.open:\n", "	case !r.open && false:\n"}},
+	},
+	{
 		rule: "a guard refuses a server that was not accepted", file: "internal/relay/gate.go", found: "identity: ",
 		edits: []edit{{"		return fmt.Errorf(\"expected %s\", accepted)\n", "		_ = fmt.Errorf\n		return nil\n"}}, seeds: 2000,
 	},

@@ -151,7 +151,7 @@ func (i *incarnation) relayOn(state *state, s *sinkModel, through sink.Sink, los
 	relay := relay.New(relay.Parts{
 		Prover: prover,
 		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: through, State: state, Lost: lost, AcceptNewSource: i.accepts > 0,
-		Reader:    func(h canal.Handler) relay.Reader { return &reader{i: i, handler: h} },
+		Reader:    func(h canal.Handler) relay.Reader { return &reader{i: i, handler: h, again: make(chan struct{}, 1)} },
 		Retention: retention.New(drawRetention(i.w.plan, i.w.seed), rows{i}, i.log, registerer{i}),
 		Again:     i.again(state),
 		Begin:     begin,

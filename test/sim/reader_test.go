@@ -11,10 +11,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// reader is app.Reader: it follows the log as canal.Reader does, connection by connection.
+// reader is a relay.Reader: it follows the log as canal.Reader does, connection by connection.
 type reader struct {
 	i       *incarnation
 	handler canal.Handler
+	again   chan struct{}
 
 	pos outbox.Position // where the next stream begins; GTIDs is in set
 	set *outbox.GTIDSet // nil: by file and offset
@@ -24,7 +25,7 @@ const heartbeat = time.Second + 1237*time.Nanosecond
 
 var errCut = errors.New("the stream was cut")
 
-// Run implements app.Reader.
+// Run implements relay.Reader.
 func (r *reader) Run(ctx context.Context, from outbox.Position) error {
 	r.goTo(from)
 	r.i.w.mu.Lock()
@@ -43,11 +44,17 @@ func (r *reader) Run(ctx context.Context, from outbox.Position) error {
 		r.i.w.mu.Lock()
 		wait := r.i.w.dice("reconnect", uint64(r.i.life)).between(20*time.Millisecond, 400*time.Millisecond)
 		r.i.w.mu.Unlock()
-		if sleep(ctx, wait) != nil {
-			return nil
-		}
+		outbox.Wait(ctx, wait, r.again)
 	}
 	return nil
+}
+
+// LookAgain implements relay.Reader.
+func (r *reader) LookAgain() {
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
 }
 
 func (r *reader) goTo(pos outbox.Position) { r.pos, r.set = pos, nil }
