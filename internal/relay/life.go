@@ -184,7 +184,8 @@ func (l *Life) step(now time.Time, r *Relay) {
 	if late && l.back != nil {
 		l.back.OnlyClaimed()
 	}
-	if late && r.Ready() && r.Sweeper.TookOver() {
+	// A gap of the log may have left rows to the sweep that the killed process had from the log: of a closed table it hands some over at a time.
+	if late && r.Ready() && !r.Flow.Snapshot().TableClosed && r.Sweeper.TookOver() {
 		l.tookOver = true
 		if l.back != nil {
 			l.back.End()

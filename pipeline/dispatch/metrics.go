@@ -142,8 +142,9 @@ type State struct {
 	UnansweredSince time.Time // since when the broker has answered no message although there are some; zero when there are none
 	ResultSince     time.Time // since when the sink has reported nothing although the breaker is closed and it has messages; zero otherwise
 	SuspendedTopics []SuspendedTopic
-	WaitingKeys     int // that wait for an earlier row (ordering: key)
-	WaitingRows     int // that are remembered of them
+	WaitingKeys     int  // that wait for an earlier row (ordering: key)
+	WaitingRows     int  // that are remembered of them
+	TableClosed     bool // of a table not all of these rows are remembered, or known yet: only the sweep publishes its rows, some of them at a time
 
 	breaker breakerState
 }
@@ -158,6 +159,7 @@ func (d *Dispatch) State() State {
 		Full: !d.mayWait(d.tracker.Unwritten(), outbox.PathBinlog), Trouble: d.trouble, SuspendedTopics: d.topics.list(), breaker: d.breaker.state,
 	}
 	s.WaitingKeys, s.WaitingRows = d.order.Waiting()
+	s.TableClosed = !d.order.Whole()
 	// A breaker that opened because nothing may be sent stays open until the first answer after the lease is held again.
 	if fenced || d.breaker.state != breakerClosed && strings.Contains(d.trouble, sink.ErrMayNot.Error()) {
 		s.breaker, s.Trouble = leaseNotHeld, sink.ErrMayNot.Error()

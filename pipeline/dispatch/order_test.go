@@ -116,6 +116,9 @@ func TestWaitingRowsAreBounded(t *testing.T) {
 		if n := b.Dispatch.State().WaitingRows; n > 20 {
 			t.Fatalf("%d rows are remembered", n)
 		}
+		if !b.Dispatch.State().TableClosed {
+			t.Fatal("the table is not closed")
+		}
 		free := flowtest.Row(999, flowtest.Key("free"))
 		b.SetRow("999", outbox.Candidate{Identity: free.Identity, Topic: "orders", Key: "free"})
 		b.OfferRows(free)

@@ -75,6 +75,16 @@ func (m *memory) Busy() bool {
 	return len(m.waiting) > 0
 }
 
+// Whole reports whether every row that waits is known. While it is not, rows are left to the sweep, which publishes some of them at a time.
+func (m *memory) Whole() bool {
+	for _, t := range m.tables {
+		if t.reading != complete || t.closed {
+			return false
+		}
+	}
+	return true
+}
+
 // keyOf returns the key of a message; false when its order is not kept: by its table, without a key, or when the broker delivers it later.
 func (o *Order) keyOf(m *outbox.Message) (Key, bool) {
 	if len(o.tables) == 0 || m.LogOnly || m.Path == outbox.PathRedelivery || // a row that is sent again was in the order when it was sent first

@@ -5,8 +5,8 @@
 //
 // During each run the promises P1 to P5 are checked, and what they rest on: retry counts, statuses, what
 // the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself. Some seeds have a
-// table that keeps the order of its keys, a second table with a status, which another session may lock for a while, a table without a
-// status, an application that publishes its rows itself, or rows that go out again: FAILED ones, and SENT ones that no consumer finishes.
+// table that keeps the order of its keys, a second table with a status, where other sessions may lock one of the two or both for a while, a table
+// without a status, an application that publishes its rows itself, or rows that go out again: FAILED ones, and SENT ones that no consumer finishes.
 // Three in ten send in transactions (sink.kafka.exactly_once): the real sink on a model of Kafka's coordinator, and a reader of committed
 // records gets each row once.
 //

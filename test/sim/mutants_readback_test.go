@@ -74,7 +74,7 @@ var readBackMutations = []mutation{
 	},
 	{
 		rule: "claims stand until a sweep took them over", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
-		edits: []edit{{"late && r.Ready() && r.Sweeper.TookOver() {", "late && r.Ready() {"}},
+		edits: []edit{{"late && r.Ready() && !r.Flow.Snapshot().TableClosed && r.Sweeper.TookOver() {", "late && r.Ready() {"}},
 	},
 	{
 		rule: "the claims of rows that must wait stand too", file: "fallback/claims.go", test: "ClaimsAreTakenOverAtLast", in: "fallback",
@@ -95,6 +95,10 @@ var readBackMutations = []mutation{
 	{
 		rule: "a stop with rows of a sweep that have no answer leaves its sign", file: "internal/relay/life.go", test: "TestARowOfASweepWithoutAnAnswerIsWithinReach", in: "internal/relay",
 		edits: []edit{{" || !r.Flow.SweptSince().IsZero()", ""}},
+	},
+	{
+		rule: "topics are searched while a table is closed", file: "internal/relay/life.go", test: "TestKeptSeeds", in: "test/sim",
+		edits: []edit{{" && !r.Flow.Snapshot().TableClosed", ""}},
 	},
 	{
 		rule: "the period ends behind the last sign of life", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 2000,

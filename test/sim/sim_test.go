@@ -91,6 +91,7 @@ func TestKeptSeeds(t *testing.T) {
 		363_016,          // a FAILED row is tried again behind another of its key that fails again
 		676_749, 925_845, // a stop while rows are looked for that are gone
 		212_092, // the brokers are away twice while a transaction is ended that they forgot, and then the process is killed
+		308_945, // rows in a gap of the log are sent minutes later, because a table with ordering: key is closed
 		56_922,  // the retry buffer fills the window, and its rows are left to the sweep: the reader is not woken
 	} {
 		if r := runSeed(t, seed); len(r.violations) > 0 {

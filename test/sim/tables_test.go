@@ -33,8 +33,15 @@ func (p *plan) drawTables(seed uint64) {
 	both(p.settings.Again.Sent)
 	if !p.quiet && d.chance(0.5) { // for longer than the relay waits for a table
 		p.healed += 14 * time.Second
-		from, lasts := d.between(0, p.work), pick(d, d.between(50*time.Millisecond, 5*time.Second), d.between(11*time.Second, 16*time.Second))
-		p.locked = map[string]window{pick(d, tableName, sideTable): {from: from, to: min(p.healed, from+lasts)}}
+		lock := func(d *dice) window {
+			from, lasts := d.between(0, p.work), pick(d, d.between(50*time.Millisecond, 5*time.Second), d.between(11*time.Second, 16*time.Second))
+			return window{from: from, to: min(p.healed, from+lasts)}
+		}
+		one := lock(d)
+		p.locked = map[string]window{pick(d, tableName, sideTable): one}
+		if d := newDice(seed, "both tables"); d.chance(0.3) {
+			p.locked[tableName], p.locked[sideTable] = lock(d), lock(d)
+		}
 	}
 }
 
