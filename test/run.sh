@@ -3,8 +3,8 @@
 # Runs go test -json over all packages, as input of gotestsum.
 #   quick  the packages whose tests start no server
 #   test   all packages with -short. The race detector watches the concurrent packages of the flow, whose tests start no server.
-#   rest   what "test" leaves out: all packages without -short and with the race detector. The simulation runs without it, because
-#          it would take most of its seeds away.
+#   rest   what "test" leaves out: all packages without -short and with the race detector. Without it run the simulation, because it
+#          would take most of its seeds away, and test/crash, whose relays are processes of their own.
 # Tests with servers wait more than they compute. So they come first, the longest at the top, and other packages are built and
 # tested in the pauses. The programs under test are built once for all packages, as they are released: without cgo and the race
 # detector. Tests without the race detector are built without cgo too, so both share their packages.
@@ -41,7 +41,11 @@ if [ "$which" = test ]; then
   run -short -p=3 -parallel=8 "$@" "${servers[@]/#/./}" ./test/sim "${quick[@]/#/./}"
   CGO_ENABLED=1 run -short -race "$@" "${flow[@]/#/./}"
 else
-  run "$@" ./test/sim -sim.first=1001 -sim.seeds=3000 # the first thousand are in "test"
-  CGO_ENABLED=1 run -race -p=2 -parallel=5 "$@" "${servers[@]/#/./}" "${quick[@]/#/./}" "${flow[@]/#/./}"
+  run -p=2 -parallel=8 "$@" ./test/crash ./test/sim
+  watched=()
+  for name in "${servers[@]}" "${quick[@]}" "${flow[@]}"; do
+    [ "$name" = test/crash ] || watched+=("./$name")
+  done
+  CGO_ENABLED=1 run -race -p=2 -parallel=5 "$@" "${watched[@]}"
 fi
 exit $failed

@@ -102,7 +102,7 @@ type script struct {
 func newScript(seed uint64) *script {
 	w := newWorld(seed)
 	w.plan.errors, w.plan.ownLog, w.plan.ordered, w.plan.database, w.plan.grace = 0, false, true, nil, 0
-	w.plan.hasty, w.plan.again.undated, w.plan.twoTables = false, false, false // no owner acts but by a move of the script
+	w.plan.hasty, w.plan.again.undated, w.plan.twoTables, w.plan.locked = false, false, false, nil // no owner acts but by a move of the script
 	w.plan.settings.Pipeline.Ordered = []string{tableName}
 	i := w.incarnate(w.disks[0], life{}, nil)
 	i.peer = w.id
