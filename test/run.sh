@@ -4,7 +4,7 @@
 #   quick  the packages whose tests start no server
 #   test   all packages with -short. The race detector watches the concurrent packages of the flow, whose tests start no server.
 #   rest   what "test" leaves out: all packages without -short and with the race detector. Without it run the simulation, because it
-#          would take most of its seeds away, and test/crash, whose relays are processes of their own.
+#          would take most of its seeds away, and test/crash, whose relays are processes of their own. UNTIL bounds the time.
 # Tests with servers wait more than they compute. So they come first, the longest at the top, and other packages are built and
 # tested in the pauses. The programs under test are built once for all packages, as they are released: without cgo and the race
 # detector. Tests without the race detector are built without cgo too, so both share their packages.
@@ -41,11 +41,28 @@ if [ "$which" = test ]; then
   run -short -p=3 -parallel=8 "$@" "${servers[@]/#/./}" ./test/sim "${quick[@]/#/./}"
   CGO_ENABLED=1 run -short -race "$@" "${flow[@]/#/./}"
 else
-  run -p=2 -parallel=8 "$@" ./test/crash ./test/sim
-  watched=()
-  for name in "${servers[@]}" "${quick[@]}" "${flow[@]}"; do
-    [ "$name" = test/crash ] || watched+=("./$name")
+  # A part begins only before UNTIL, in seconds since 1970, if that is set. Each day begins with another part.
+  parts=(units processes servers "e2e 0" "e2e 1" "e2e 2" "e2e 3")
+  day=$(date -u +%-j)
+  for n in "${!parts[@]}"; do
+    part=${parts[(day + n) % ${#parts[@]}]}
+    if [ "$(date +%s)" -ge "${UNTIL:-9999999999}" ]; then
+      echo "no time is left for the part: $part" >&2
+      continue
+    fi
+    case $part in
+      units) CGO_ENABLED=1 run -race "$@" "${quick[@]/#/./}" "${flow[@]/#/./}" ;;
+      processes) run -p=2 -parallel=8 "$@" ./test/crash ./test/sim ;;
+      servers)
+        others=()
+        for name in "${servers[@]}"; do
+          case $name in test/e2e|test/crash) ;; *) others+=("./$name") ;; esac
+        done
+        CGO_ENABLED=1 run -race -p=2 -parallel=5 "$@" "${others[@]}" ;;
+      e2e*)
+        quarter=$(grep -hoE '^func Test\w+\(\w+ \*testing\.T\)' test/e2e/*_test.go | sed 's/func //; s/(.*//' | awk "NR % 4 == ${part#e2e }" | paste -sd'|')
+        CGO_ENABLED=1 run -race -parallel=8 -run "^($quarter)\$" "$@" ./test/e2e ;;
+    esac
   done
-  CGO_ENABLED=1 run -race -p=2 -parallel=5 "$@" "${watched[@]}"
 fi
 exit $failed

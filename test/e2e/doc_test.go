@@ -36,6 +36,14 @@ func onBothAtOnce(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) 
 	}
 }
 
+// onBothAlone runs a test that judges times on MySQL and on MariaDB, while no other test of the package runs.
+func onBothAlone(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) {
+	t.Helper()
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) { test(t, flavor) })
+	}
+}
+
 // onBoth runs a test on MySQL and on MariaDB.
 func onBoth(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) {
 	t.Helper()

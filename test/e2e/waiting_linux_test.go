@@ -19,7 +19,6 @@ func TestWaitingRowsTakeNoMemory(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("WAITING_ROWS")); err == nil {
 		waiting = n
 	}
-	t.Parallel()
 	l, read := newDelays(t, testkit.MySQL)
 	digits := "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 " +
 		"UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
@@ -34,7 +33,7 @@ func TestWaitingRowsTakeNoMemory(t *testing.T) {
 	l.exec(fmt.Sprintf("UPDATE t_local_message SET next_retry_time = NOW(3) + INTERVAL 45 SECOND + INTERVAL RAND() * 10000000 MICROSECOND WHERE biz_key LIKE 'w%%' LIMIT %d", near))
 	l.Start(t)
 	small := l.resident("VmRSS")
-	bound := l.bound()
+	bound := l.bound(read)
 	l.waiting("among", 1000, "3 SECOND", 5)
 	late, most := read("among"), bound()
 	peak := l.peak()
