@@ -55,7 +55,7 @@ test: prepare ## the tests that every change must pass (10 minutes on two cores)
 	go run $(GOTESTSUM) --raw-command -- test/run.sh test $(TESTFLAGS)
 
 test-rest: prepare ## every test, also those that take long, with the race detector (27 minutes)
-	CGO_ENABLED=1 go run $(GOTESTSUM) --raw-command -- test/run.sh rest $(TESTFLAGS)
+	CGO_ENABLED=1 go run $(GOTESTSUM) --ignore-non-json-output-lines --raw-command -- test/run.sh rest $(TESTFLAGS)
 
 # Tests judge by conditions, order and counts, so a loaded machine only makes them slower.
 test-loaded: prepare ## make test next to eight processes that use all the CPU they get

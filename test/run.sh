@@ -47,7 +47,7 @@ else
   for n in "${!parts[@]}"; do
     part=${parts[(day + n) % ${#parts[@]}]}
     if [ "$(date +%s)" -ge "${UNTIL:-9999999999}" ]; then
-      echo "no time is left for the part: $part" >&2
+      echo "no time is left for the part: $part"
       continue
     fi
     case $part in
