@@ -54,7 +54,7 @@ prepare: ## install or find what the tests need: servers, and a C compiler for t
 test: prepare ## the tests that every change must pass (10 minutes on two cores); ends with a line that counts them
 	go run $(GOTESTSUM) --raw-command -- test/run.sh test $(TESTFLAGS)
 
-test-rest: prepare ## every test, also those that take long, with the race detector (27 minutes)
+test-rest: prepare ## every test, also those that take long, with the race detector
 	CGO_ENABLED=1 go run $(GOTESTSUM) --ignore-non-json-output-lines --raw-command -- test/run.sh rest $(TESTFLAGS)
 
 # Tests judge by conditions, order and counts, so a loaded machine only makes them slower.

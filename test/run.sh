@@ -3,8 +3,8 @@
 # Runs go test -json over all packages, as input of gotestsum.
 #   quick  the packages whose tests start no server
 #   test   all packages with -short. The race detector watches the concurrent packages of the flow, whose tests start no server.
-#   rest   what "test" leaves out: all packages without -short and with the race detector. Without it run the simulation, because it
-#          would take most of its seeds away, and test/crash, whose relays are processes of their own. UNTIL bounds the time.
+#   rest   what "test" leaves out: all packages without -short and with the race detector. The simulation runs without it, because
+#          it would take most of its seeds away. UNTIL bounds the time.
 # Tests with servers wait more than they compute. So they come first, the longest at the top, and other packages are built and
 # tested in the pauses. The programs under test are built once for all packages, as they are released: without cgo and the race
 # detector. Tests without the race detector are built without cgo too, so both share their packages.
@@ -42,7 +42,7 @@ if [ "$which" = test ]; then
   CGO_ENABLED=1 run -short -race "$@" "${flow[@]/#/./}"
 else
   # A part begins only before UNTIL, in seconds since 1970, if that is set. Each day begins with another part.
-  parts=(units processes servers "e2e 0" "e2e 1" "e2e 2" "e2e 3")
+  parts=(units sim crash servers "e2e 0" "e2e 1" "e2e 2" "e2e 3")
   day=$(date -u +%-j)
   for n in "${!parts[@]}"; do
     part=${parts[(day + n) % ${#parts[@]}]}
@@ -52,7 +52,8 @@ else
     fi
     case $part in
       units) CGO_ENABLED=1 run -race "$@" "${quick[@]/#/./}" "${flow[@]/#/./}" ;;
-      processes) run -p=2 -parallel=8 "$@" ./test/crash ./test/sim ;;
+      sim) run "$@" ./test/sim ;;
+      crash) CGO_ENABLED=1 run -race -parallel=5 "$@" ./test/crash ;;
       servers)
         others=()
         for name in "${servers[@]}"; do
