@@ -55,7 +55,7 @@ func (s changes) Claim(ctx context.Context, candidates []outbox.Candidate) (stam
 	for how, group := range groups {
 		for chunk := range slices.Chunk(group, table.MaxRows) {
 			apart, err := isolate(chunk, rowOf, func(some []outbox.Candidate) error {
-				_, err := changeFree(ctx, s.tables, t, some, func(free []outbox.Candidate) *table.Statement { return t.claim(claim(how), stamp, free) })
+				_, err := changeFree(ctx, s.tables, t, some, rowOf, func(free []outbox.Candidate) *table.Statement { return t.claim(claim(how), stamp, free) })
 				return err
 			})
 			if refused = append(refused, apart...); err != nil {

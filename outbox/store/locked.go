@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,9 +15,15 @@ import (
 
 // An UPDATE of many rows holds the locks of the first ones while it waits for the lock of a later one. When the transaction that holds that
 // lock then wants one of the first rows, the server ends one of the two, and it ends the one that has changed less: the application's. So no
-// statement here waits for the lock of a row while it holds others. A statement locks the rows that are free, by a read inside it that skips
-// locked ones (SKIP LOCKED: MySQL 8.0.1, MariaDB 10.6), and changes those. It is one statement, because a transaction of several would
-// cost a round trip for each.
+// statement here waits for the lock of a row while it holds others.
+//
+// On MySQL a statement locks the rows that are free, by a read inside it that skips locked ones (SKIP LOCKED, MySQL 8.0.1), and changes those. It is
+// one statement, because a transaction of several would cost a round trip for each.
+//
+// MariaDB must not be given that statement. It ends with a segmentation fault (10.11.19, in Multiupdate_prelocking_strategy::handle_end) when an UPDATE
+// that joins a table to a derived one has to open its tables once more, which is so when a change of a table that a trigger writes meets it: the end
+// of an online schema change. There an UPDATE of one table fails at the first locked row; a read that skips locked rows (MariaDB 10.6) shows which are
+// free, and the UPDATE is repeated for these.
 //
 // A server without SKIP LOCKED (table.Waits, or a statement's answer after the server has become another one) is given statements of few
 // rows: the application's transaction is rarely caught between them.
@@ -29,7 +36,7 @@ const freeID = "canal_outbox_free_id"
 
 // change begins an UPDATE of those of n rows that are free, up to the first assignment. where continues it behind the last one.
 func (t *mapped) change(s *table.Statement, n int, id func(i int) string) {
-	if t.waits.Load() {
+	if t.plain() {
 		s.Add("UPDATE ", t.Quoted(), " FORCE INDEX (PRIMARY) SET ")
 		return
 	}
@@ -40,10 +47,13 @@ func (t *mapped) change(s *table.Statement, n int, id func(i int) string) {
 		t.Quoted(), " FORCE INDEX (PRIMARY) ON ", t.Quoted(), ".", key, " = free.", freeID, " SET ")
 }
 
+// plain reports that an UPDATE names the rows itself.
+func (t *mapped) plain() bool { return t.MariaDB() || t.waits.Load() }
+
 // where begins the condition of a statement of change; a condition follows.
 func (t *mapped) where(s *table.Statement, n int, id func(i int) string) {
 	s.Add(" WHERE ")
-	if t.waits.Load() {
+	if t.plain() {
 		t.IDIn(s, n, id)
 		s.Add(" AND ")
 	}
@@ -64,29 +74,92 @@ func (t *mapped) withoutSkip(err error) bool {
 }
 
 // changeFree changes those of the rows that no other session has locked, by a statement of change, and returns how many match its condition.
-func changeFree[R any](ctx context.Context, s *tables, t *mapped, rows []R, make func([]R) *table.Statement) (matched int64, err error) {
-	return changeBy(func(st *table.Statement) (int64, error) { return s.exec(ctx, st) }, t, rows, make)
+func changeFree[R any](ctx context.Context, s *tables, t *mapped, rows []R, identity func(*R) outbox.Identity, make func([]R) *table.Statement) (matched int64, err error) {
+	c := freeChange[R]{tables: s, t: t, identity: identity, make: make, run: func(st *table.Statement) (int64, error) { return s.exec(ctx, st) }}
+	matched, _, err = c.change(ctx, rows)
+	return matched, err
 }
 
-// changeBy is changeFree with what runs a statement.
-func changeBy[R any](run func(*table.Statement) (int64, error), t *mapped, rows []R, make func([]R) *table.Statement) (matched int64, err error) {
-	if !t.waits.Load() {
-		matched, err = run(make(rows))
-		if !t.withoutSkip(err) {
-			return matched, err
+// freeChange is a change of rows of one table that are free.
+type freeChange[R any] struct {
+	*tables
+	t        *mapped
+	identity func(*R) outbox.Identity
+	make     func([]R) *table.Statement            // a statement of mapped.change
+	run      func(*table.Statement) (int64, error) // returns how many rows match its condition
+}
+
+// change returns how many rows match, and whether a statement has waited for a lock in vain and an answer without error leaves its rows out.
+func (c freeChange[R]) change(ctx context.Context, rows []R) (matched int64, waited bool, err error) {
+	if !c.t.waits.Load() {
+		if c.t.MariaDB() {
+			matched, err = c.changeNow(ctx, rows)
+		} else {
+			matched, err = c.run(c.make(rows))
 		}
+		if !c.t.withoutSkip(err) {
+			return matched, false, err
+		}
+		matched = 0
 	}
 	for chunk := range slices.Chunk(rows, unskippedRows) {
-		n, err := run(make(chunk))
+		n, err := c.run(c.make(chunk))
 		var all bool
 		if server.LockWait(err) {
-			n, all, err = changeEach(run, len(chunk), func(i int) *table.Statement { return make(chunk[i : i+1]) })
+			waited = true
+			n, all, err = changeEach(c.run, len(chunk), func(i int) *table.Statement { return c.make(chunk[i : i+1]) })
 		}
 		if matched += n; err != nil || all {
-			return matched, err
+			return matched, waited, err
 		}
 	}
-	return matched, nil
+	return matched, waited, nil
+}
+
+const (
+	nowTries = 3 // to change rows without a wait
+	// now lets a statement of MariaDB fail where it would wait for the lock of a row.
+	now = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
+	// nowTable lets one fail where it would wait for the lock of the table.
+	nowTable = "SET STATEMENT lock_wait_timeout=0 FOR "
+)
+
+// changeNow is the change on MariaDB. Where a lock is in the way that no look at the rows shows, of a range of an index or of a row that a trigger
+// changes, it waits for that as long as the session does.
+func (c freeChange[R]) changeNow(ctx context.Context, rows []R) (matched int64, err error) {
+	for range nowTries {
+		st := c.make(rows)
+		first := table.Text(now, st.String())
+		first.Args = st.Args
+		if matched, err = c.run(first); !server.LockWait(err) {
+			return matched, err
+		}
+		if rows, err = c.free(ctx, rows); err != nil || len(rows) == 0 {
+			return 0, err
+		}
+	}
+	return c.run(c.make(rows))
+}
+
+// free are the rows that no other session has locked now.
+func (c freeChange[R]) free(ctx context.Context, rows []R) (free []R, err error) {
+	query := table.Text(nowTable, "SELECT ", c.t.Column(table.ID))
+	c.t.FromKeys(query, len(rows), func(i int) string { return c.identity(&rows[i]).ID })
+	query.Add(" FOR UPDATE SKIP LOCKED")
+	unlocked := map[string]bool{}
+	err = c.again(ctx, func() error {
+		var id sql.RawBytes
+		return query.Each(ctx, c.db, []any{&id}, func() error {
+			unlocked[string(c.t.KeyText(table.ID, id))] = true
+			return nil
+		})
+	})
+	for i := range rows {
+		if unlocked[c.identity(&rows[i]).ID] {
+			free = append(free, rows[i])
+		}
+	}
+	return free, err
 }
 
 // firstLocked is how many rows must be locked, with none before them that is free, to take all for locked: the table is.

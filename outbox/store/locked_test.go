@@ -2,9 +2,11 @@ package store
 
 import (
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -69,6 +71,89 @@ func (b *bench) lock(id outbox.Identity) *sql.Tx {
 	_, err = tx.Exec("SELECT id FROM " + b.Quoted + " WHERE id = " + id.ID + " FOR UPDATE")
 	testkit.Must(b, err)
 	return tx
+}
+
+// D07: a lock on a row that a statement does not name is not in its way, also where the statement names nearly all rows of the table.
+func TestD07_LockOnAnotherRowIsNotMet(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		for _, n := range []int{1, 3, 20, 300} {
+			ids := b.InsertMany(n + 1)
+			tx := b.lock(ids[n])
+			var batch []outbox.Completion
+			for _, id := range ids[:n] {
+				batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
+			}
+			before := b.lockWaits()
+			left, err := b.store.Apply(b.Ctx, batch)
+			testkit.Must(b, err)
+			if waits := b.lockWaits() - before; len(left) > 0 || waits > 0 {
+				b.Errorf("%d rows: %d handed back, %d waits for a lock", n, len(left), waits)
+			}
+			testkit.Must(b, tx.Rollback())
+			testkit.Exec(b, b.DB, "DELETE FROM "+b.Quoted)
+		}
+	})
+}
+
+// D07: where most rows of a batch are locked the free ones are written.
+func TestD07_ManyLockedRows(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.InsertMany(60)
+		tx := b.lock(ids[0])
+		for _, id := range ids[1:50] {
+			_, err := tx.Exec("SELECT id FROM " + b.Quoted + " WHERE id = " + id.ID + " FOR UPDATE")
+			testkit.Must(b, err)
+		}
+		var batch []outbox.Completion
+		for _, id := range ids {
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
+		}
+		left, err := b.store.Apply(b.Ctx, batch)
+		testkit.Must(b, err)
+		if len(left) != 50 || slices.ContainsFunc(left, func(u outbox.WriteError) bool { return !u.Retryable }) {
+			b.Errorf("%d rows were handed back", len(left))
+		}
+		for _, id := range ids[50:] {
+			b.Want(id, "2", "status")
+		}
+		testkit.Must(b, tx.Rollback())
+	})
+}
+
+// D07: a row of another table that a trigger changes is waited for, as it is by any statement of the application: it may be one that all of them
+// change.
+func TestD07_LockOfATriggersRowIsWaitedFor(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.InsertMany(20)
+		for _, statement := range []string{
+			"CREATE TABLE counts (n INT)", "INSERT INTO counts VALUES (0)", "CREATE TRIGGER count_upd AFTER UPDATE ON outbox FOR EACH ROW UPDATE counts SET n = n + 1",
+		} {
+			testkit.Exec(b, b.DB, statement)
+		}
+		b.patient(4)
+		tx, err := b.DB.Begin()
+		testkit.Must(b, err)
+		_, err = tx.Exec("UPDATE counts SET n = n + 1")
+		testkit.Must(b, err)
+		var batch []outbox.Completion
+		for _, id := range ids {
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
+		}
+		before, done := b.lockWaits(), make(chan error, 1)
+		go func() {
+			left, err := b.store.Apply(b.Ctx, batch)
+			if err == nil && len(left) > 0 {
+				err = fmt.Errorf("handed back: %+v", left)
+			}
+			done <- err
+		}()
+		testkit.WaitFor(b, time.Minute, "a wait for the lock", func() bool { return b.lockWaits() > before })
+		testkit.Must(b, tx.Commit())
+		testkit.Must(b, <-done)
+		for _, id := range ids {
+			b.Want(id, "2", "status")
+		}
+	})
 }
 
 // A table whose own lock is held, as by a change of it, is an error: no row of it could be written.

@@ -15,7 +15,7 @@ import (
 // back, also with an error. A row whose change the server refuses is an error that names it, after all others were set back.
 func (s changes) Republish(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKeyTold(identities, func(t *mapped, chunk []outbox.Identity) error {
-		matched, err := changeFree(ctx, s.tables, t, chunk, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Sent, free) })
+		matched, err := changeFree(ctx, s.tables, t, chunk, ownIdentity, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Sent, free) })
 		n += matched
 		return err
 	})
@@ -31,7 +31,7 @@ func (s changes) Republish(ctx context.Context, identities []outbox.Identity) (n
 func (s changes) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKeyTold(identities, func(t *mapped, chunk []outbox.Identity) error {
 		if t.Fails() {
-			matched, err := changeFree(ctx, s.tables, t, chunk, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Failed, free) })
+			matched, err := changeFree(ctx, s.tables, t, chunk, ownIdentity, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Failed, free) })
 			if n += matched; err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func (s changes) hasten(ctx context.Context, t *mapped, identities []outbox.Iden
 				return 0, err
 			}
 		}
-		return changeFree(ctx, s.tables, t, identities, t.dueNow)
+		return changeFree(ctx, s.tables, t, identities, ownIdentity, t.dueNow)
 	}
 	rows, err := s.states(ctx, t, identities, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ func (s changes) RetryFailed(ctx context.Context, identities []outbox.Identity) 
 		if err := s.keepLastAttempt(t, chunk); err != nil {
 			return err
 		}
-		matched, err := changeFree(ctx, s.tables, t, chunk, t.retryFailed)
+		matched, err := changeFree(ctx, s.tables, t, chunk, ownIdentity, t.retryFailed)
 		n += matched
 		return err
 	})

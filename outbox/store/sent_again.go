@@ -36,7 +36,7 @@ func (s changes) MarkDone(ctx context.Context, identities []outbox.Identity) (n 
 		if t.Mapping().States[t.Mapping().Redeliver.Until] == "" {
 			return nil
 		}
-		matched, err := changeFree(ctx, s.tables, t, chunk, t.markDone)
+		matched, err := changeFree(ctx, s.tables, t, chunk, ownIdentity, t.markDone)
 		n += matched
 		return err
 	})

@@ -29,10 +29,14 @@ type Table struct {
 	zone     atomic.Pointer[time.Location]
 
 	strategy   Strategy
+	mariaDB    bool                   // the server is a MariaDB
 	waits      bool                   // the server has no SKIP LOCKED
 	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
 	ageIndex   atomic.Pointer[string] // the index by which old final rows are found; nil: the primary key
 }
+
+// MariaDB reports that the server was a MariaDB when the table was loaded.
+func (t *Table) MariaDB() bool { return t.mariaDB }
 
 // Waits reports that the server had no SKIP LOCKED when the table was loaded: a statement waits for the locks of other sessions.
 func (t *Table) Waits() bool { return t.waits }
@@ -103,7 +107,7 @@ func (c *check) bind() *Table {
 	d := c.description
 	c.subject = d.schema + "." + d.name
 	c.spell()
-	t := &Table{schema: d.schema, name: c.subject, quoted: Quote(d.schema) + "." + Quote(d.name), mapping: c.mapping, waits: d.waits}
+	t := &Table{schema: d.schema, name: c.subject, quoted: Quote(d.schema) + "." + Quote(d.name), mapping: c.mapping, mariaDB: d.mariaDB, waits: d.waits}
 	for role := range columnCount {
 		t.columns[role] = c.column(role)
 		t.at[role] = -1
