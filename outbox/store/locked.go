@@ -249,6 +249,7 @@ func (s completions) tableIsFree(ctx context.Context, t *mapped) error {
 	return table.Text("SELECT 1 FROM ", t.Quoted(), " LIMIT 1").Each(ctx, s.db, []any{&one}, func() error { return nil })
 }
 
+// readLocked reads rows by a SELECT that ends in how: a lock and what it does where another session has one; "" for none.
 func (s completions) readLocked(ctx context.Context, t *mapped, rows []outbox.Completion, how string) (map[outbox.Identity]outbox.Candidate, error) {
 	query := t.selectState()
 	t.FromKeys(query, len(rows), func(i int) string { return rows[i].ID })

@@ -236,9 +236,11 @@ func (s completions) attempt(ctx context.Context, t *mapped, completion outbox.A
 	if err != nil || matched == int64(len(rows)) {
 		return nil, nil, waited, err
 	}
-	if left, held, err = s.remaining(ctx, t, rows); waited { // a look at the rows may not show what for
-		return nil, append(left, held...), true, err
+	if waited { // a look that waits, too, would take a second for each locked row
+		held, err = s.unwritten(ctx, t, rows)
+		return nil, held, true, err
 	}
+	left, held, err = s.remaining(ctx, t, rows)
 	return left, held, false, err
 }
 
@@ -276,6 +278,17 @@ func (s completions) remaining(ctx context.Context, t *mapped, rows []outbox.Com
 		}
 	}
 	return left, held, nil
+}
+
+// unwritten are the rows that a plain read shows without their status, or does not show: they may not be visible yet (A35).
+func (s completions) unwritten(ctx context.Context, t *mapped, rows []outbox.Completion) (all []outbox.Completion, err error) {
+	found, err := s.readLocked(ctx, t, rows, "")
+	for _, row := range rows {
+		if c, ok := found[row.Identity]; !ok || t.unfinished(row, c) {
+			all = append(all, row)
+		}
+	}
+	return all, err
 }
 
 func (s *tables) exec(ctx context.Context, st *table.Statement) (matched int64, err error) {
