@@ -89,7 +89,7 @@ type freeChange[R any] struct {
 	run      func(*table.Statement) (int64, error) // returns how many rows match its condition
 }
 
-// change returns how many rows match, and whether a statement has waited for a lock in vain and an answer without error leaves its rows out.
+// change returns how many rows match, and whether a statement has waited for a lock in vain, whose rows are left out then.
 func (c freeChange[R]) change(ctx context.Context, rows []R) (matched int64, waited bool, err error) {
 	if !c.t.waits.Load() {
 		if c.t.MariaDB() {
