@@ -11,6 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // D07: a row that another session has locked is returned as not written. All other rows of its batch are written meanwhile, and
@@ -125,6 +127,33 @@ func TestD07_ManyLockedRows(t *testing.T) {
 		for _, id := range ids {
 			b.Want(id, "2", "status")
 		}
+	})
+}
+
+// D07: whatever the type of the key, the rows that are not locked are written.
+func TestD07_LockedRowInEachLayout(t *testing.T) {
+	onLayouts(t, func(b *bench, l *layouts.Layout) {
+		for n := 1; n <= 5; n++ {
+			b.Add(l, n)
+		}
+		var batch []outbox.Completion
+		for _, c := range b.due(table.DueQuery{}) {
+			batch = append(batch, outbox.Completion{Identity: c.Identity, Action: outbox.ActionMarkSent})
+		}
+		tx, err := b.DB.BeginTx(b.Ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		testkit.Must(b, err)
+		_, err = tx.Exec("SELECT 1 FROM " + b.Quoted + " WHERE " + l.Where(3) + " FOR UPDATE")
+		testkit.Must(b, err)
+		left, held, _, err := b.store.attempt(b.Ctx, b.table, outbox.ActionMarkSent, batch)
+		testkit.Must(b, err)
+		if len(batch) != 5 || len(left) > 0 || len(held) != 1 {
+			b.Errorf("of %d rows %d are left and %d held: %+v", len(batch), len(left), len(held), held)
+		}
+		testkit.Must(b, tx.Rollback())
+		for _, n := range []int{1, 2, 4, 5} {
+			b.WantStatus(l, n, "sent")
+		}
+		b.WantStatus(l, 3, "pending")
 	})
 }
 
