@@ -15,24 +15,7 @@ import (
 // the read that skips locked rows the statement would hold the early one while it waits for the late one, and the server would end the
 // application's transaction, which has changed less.
 func TestG13_TheApplicationIsNoDeadlockVictim(t *testing.T) {
-	for what, run := range map[string]func(b *bench, ids []outbox.Identity) error{
-		"write": func(b *bench, ids []outbox.Identity) error {
-			var batch []outbox.Completion
-			for _, id := range ids {
-				batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
-			}
-			_, err := b.store.Apply(b.Ctx, batch)
-			return err
-		},
-		"claim": func(b *bench, ids []outbox.Identity) error {
-			var batch []outbox.Candidate
-			for _, id := range ids {
-				batch = append(batch, outbox.Candidate{Identity: id, Status: outbox.Pending})
-			}
-			_, err := b.store.Claim(b.Ctx, batch)
-			return err
-		},
-	} {
+	for what, run := range writes {
 		t.Run(what, func(t *testing.T) {
 			onBoth(t, "outbox", func(b *bench) {
 				ids := b.InsertMany(500)

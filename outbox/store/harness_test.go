@@ -47,6 +47,34 @@ func onLayouts(t *testing.T, test func(b *bench, l *layouts.Layout)) {
 	tabletest.OnLayouts(t, func(b *tabletest.Bench, l *layouts.Layout) { test(over(b), l) })
 }
 
+// markSent are completions that mark rows as sent.
+func markSent(ids []outbox.Identity) (batch []outbox.Completion) {
+	for _, id := range ids {
+		batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
+	}
+	return batch
+}
+
+// toClaim are rows to claim.
+func toClaim(ids []outbox.Identity) (batch []outbox.Candidate) {
+	for _, id := range ids {
+		batch = append(batch, outbox.Candidate{Identity: id, Status: outbox.Pending})
+	}
+	return batch
+}
+
+// writes are the statements that change many rows.
+var writes = map[string]func(b *bench, ids []outbox.Identity) error{
+	"write": func(b *bench, ids []outbox.Identity) error {
+		_, err := b.store.Apply(b.Ctx, markSent(ids))
+		return err
+	},
+	"claim": func(b *bench, ids []outbox.Identity) error {
+		_, err := b.store.Claim(b.Ctx, toClaim(ids))
+		return err
+	},
+}
+
 // query reads what the store has written.
 func (b *bench) query() *query.Reader {
 	return query.New(b.Writer, []*table.Table{b.Table}, b.store.waits)

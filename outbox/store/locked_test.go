@@ -78,10 +78,7 @@ func TestD07_LockOnAnotherRowIsNotMet(t *testing.T) {
 		for _, n := range []int{1, 3, 20, 300} {
 			ids := b.InsertMany(n + 1)
 			tx := b.lock(ids[n])
-			var batch []outbox.Completion
-			for _, id := range ids[:n] {
-				batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
-			}
+			batch := markSent(ids[:n])
 			before := b.lockWaits()
 			left, err := b.store.Apply(b.Ctx, batch)
 			testkit.Must(b, err)
@@ -103,10 +100,7 @@ func TestD07_ManyLockedRows(t *testing.T) {
 			_, err := tx.Exec("SELECT id FROM " + b.Quoted + " WHERE id = " + id.ID + " FOR UPDATE")
 			testkit.Must(b, err)
 		}
-		var batch []outbox.Completion
-		for _, id := range ids {
-			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
-		}
+		batch := markSent(ids)
 		before, free := b.lockWaits(), 10
 		left, err := b.store.Apply(b.Ctx, batch)
 		testkit.Must(b, err)
@@ -144,7 +138,7 @@ func TestD07_LockedRowInEachLayout(t *testing.T) {
 		testkit.Must(b, err)
 		_, err = tx.Exec("SELECT 1 FROM " + b.Quoted + " WHERE " + l.Where(3) + " FOR UPDATE")
 		testkit.Must(b, err)
-		left, held, _, err := b.store.attempt(b.Ctx, b.table, outbox.ActionMarkSent, batch)
+		left, held, err := b.store.attempt(b.Ctx, b.table, outbox.ActionMarkSent, batch)
 		testkit.Must(b, err)
 		if len(batch) != 5 || len(left) > 0 || len(held) != 1 {
 			b.Errorf("of %d rows %d are left and %d held: %+v", len(batch), len(left), len(held), held)
@@ -172,10 +166,7 @@ func TestD07_LockOfATriggersRowIsWaitedFor(t *testing.T) {
 		testkit.Must(b, err)
 		_, err = tx.Exec("UPDATE counts SET n = n + 1")
 		testkit.Must(b, err)
-		var batch []outbox.Completion
-		for _, id := range ids {
-			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
-		}
+		batch := markSent(ids)
 		before, done := b.lockWaits(), make(chan error, 1)
 		go func() {
 			left, err := b.store.Apply(b.Ctx, batch)
@@ -227,10 +218,7 @@ func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
 			_, err = conn.ExecContext(b.Ctx, statement)
 			testkit.Must(b, err)
 		}
-		var batch []outbox.Completion
-		for _, id := range ids {
-			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
-		}
+		batch := markSent(ids)
 		left, err := b.store.Apply(b.Ctx, batch)
 		testkit.Must(b, err)
 		if len(left) != len(ids) || slices.ContainsFunc(left, func(u outbox.WriteError) bool { return !u.Retryable }) {

@@ -189,7 +189,7 @@ func (s completions) applyChunk(ctx context.Context, t *mapped, action outbox.Ac
 func (s completions) settle(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
 	var refused []outbox.WriteError
 	for round := 0; len(rows) > 0; round++ {
-		left, held, waited, err := s.attempt(ctx, t, completion, rows)
+		left, held, err := s.attempt(ctx, t, completion, rows)
 		switch {
 		case server.Classify(err) == server.Data:
 			more, err := s.split(ctx, t, completion, rows, err)
@@ -206,7 +206,7 @@ func (s completions) settle(ctx context.Context, t *mapped, completion outbox.Ac
 			refused = append(refused, unwritable(left, "the row still waits for its status after several updates: its guard and its content do not agree")...)
 			left = nil
 		}
-		if len(held) > 0 && (waited || t.waits.Load()) { // the statements have waited, and others wait behind them
+		if len(held) > 0 && t.waits.Load() { // the statements have waited, and others wait behind them
 			refused = append(refused, behindLock(held)...)
 			held = nil
 		}
@@ -223,9 +223,8 @@ func (s completions) settle(ctx context.Context, t *mapped, completion outbox.Ac
 	return refused, nil
 }
 
-// attempt updates the rows and returns those that are still to be changed, those that another session has locked, and whether it has waited for
-// these in vain.
-func (s completions) attempt(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) (left, held []outbox.Completion, waited bool, err error) {
+// attempt updates the rows and returns those that are still to be changed, and those that another session has locked.
+func (s completions) attempt(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
 	c := freeChange[outbox.Completion]{
 		tables: s.tables, t: t,
 		identity: func(c *outbox.Completion) outbox.Identity { return c.Identity },
@@ -234,14 +233,13 @@ func (s completions) attempt(ctx context.Context, t *mapped, completion outbox.A
 	}
 	matched, waited, err := c.change(ctx, rows)
 	if err != nil || matched == int64(len(rows)) {
-		return nil, nil, waited, err
+		return nil, nil, err
 	}
 	if waited { // a look that waits, too, would take a second for each locked row
 		held, err = s.unwritten(ctx, t, rows)
-		return nil, held, true, err
+		return nil, held, err
 	}
-	left, held, err = s.remaining(ctx, t, rows)
-	return left, held, false, err
+	return s.remaining(ctx, t, rows)
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.
