@@ -120,7 +120,8 @@ const (
 	applyTimeout = 30 * time.Second
 )
 
-// Acker is the stage after the sinks. Add may be called before and while Run runs, from any goroutine.
+// Acker is the stage after the sinks. Add may be called before and while Run runs, from any goroutine. It has more than 25 methods because each step of a
+// completion, from the journal to the table, is one, and status, health and metrics ask about each.
 type Acker struct {
 	cfg      Config
 	progress Progress

@@ -128,7 +128,7 @@ func (d *Dispatch) Tally() sink.Tally {
 	return t
 }
 
-// State is what status, health and metrics show.
+// State is what status, health and metrics show. It is a record: one field for each value.
 type State struct {
 	InFlight        int
 	InFlightBytes   int

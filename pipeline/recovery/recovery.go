@@ -48,7 +48,8 @@ type Checker interface {
 	Untouched(ctx context.Context, ids []outbox.Identity) (bool, error)
 }
 
-// Recovery is the window and its rows. Make it with New.
+// Recovery is the window and its rows. Make it with New. It has more than 25 methods and 15 fields because the reader, the sweep and the start each ask it about
+// the same window, under two locks.
 type Recovery struct {
 	tracker  *tracker.Tracker
 	dispatch *dispatch.Dispatch

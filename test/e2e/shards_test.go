@@ -13,7 +13,7 @@ import (
 )
 
 // One relay serves the 64 tables that a pattern names, on one stream. Tables that appear while it runs are served too, and one that
-// vanishes harms no other; a table with the wrong layout is left out and reported.
+// vanishes harms no other; a table with the wrong layout is reported, and the relay continues without it, but does not start.
 func TestShardsByAPattern(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
@@ -52,9 +52,23 @@ func TestShardsByAPattern(t *testing.T) {
 		l.exec("CREATE TABLE shard_65 (id BIGINT PRIMARY KEY)")
 		l.wait("the wrong table to be reported", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
 		insert(6, 64)
+		l.Stop(t)
+		if _, report, code := l.Command(t, "run"); code != 1 || !strings.Contains(report, "cannot start, nothing was written:\n  "+l.schema()+".shard_65") {
+			t.Errorf("with a wrong table a start ends with %d: %s", code, report)
+		}
+		l.exec("DROP TABLE shard_65")
+		l.Start(t)
+		l.exec("CREATE TABLE shard_65 (id BIGINT PRIMARY KEY)")
+		l.wait("the wrong table to be reported again", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
+		l.exec("CREATE TABLE shard_66 LIKE t_local_message")
+		l.wait("a correct table to wait for the wrong one", func() bool {
+			log := l.LogTail(20)
+			last := log[max(0, strings.LastIndex(log, "could not start with it")):]
+			return strings.Contains(last, "shard_66") && !strings.Contains(last, "starting again")
+		})
 		l.exec("DROP TABLE shard_65")
 		l.exec("CREATE TABLE shard_65 LIKE t_local_message") // an operator has repaired it
-		insert(65, 6)
+		insert(65, 66, 6)
 
 		var got []string
 		for _, r := range relay.ReadAll(t, l.broker, topics[0]) {
