@@ -105,12 +105,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	if len(batch) == 0 || len(batch) > 500 {
 		return nil, fmt.Errorf("a batch of %d rows", len(batch))
 	}
-	counted := func(s outbox.Completion) bool { return s.Action == outbox.ActionRetry || s.Action == outbox.ActionFail }
-	fence := func() bool { return true }
-	if c.i.sink != nil && c.i.sink.may != nil && slices.ContainsFunc(batch, counted) {
-		fence = c.i.sink.may
-	}
-	err := c.writeIf(ctx, "apply", batch[0].Table, fence, func(valid bool) {
+	err := c.writeIf(ctx, "apply", batch[0].Table, func() bool { return c.mayJudge(batch) }, func(valid bool) {
 		changed := false
 		for _, s := range batch {
 			r := w.byID[s.Identity]
@@ -152,6 +147,27 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 		}
 	}
 	return refused, nil
+}
+
+// counted reports whether a completion is an attempt or a failure.
+func counted(s outbox.Completion) bool {
+	return s.Action == outbox.ActionRetry || s.Action == outbox.ActionFail
+}
+
+// mayJudge is what a process asks before it sends a statement: whether its lease is valid, where there are attempts or failures in it. It checks
+// the answer.
+func (c rows) mayJudge(batch []outbox.Completion) bool {
+	judged := slices.IndexFunc(batch, counted)
+	if judged < 0 {
+		return true
+	}
+	if c.i.sink != nil && c.i.sink.may != nil && !c.i.sink.may() {
+		return false
+	}
+	c.i.w.mu.Lock()
+	defer c.i.w.mu.Unlock()
+	c.i.w.checkJudgement(c.i, batch[judged])
+	return true
 }
 
 // awaitLocks waits for rows whose transaction holds their locks still.
@@ -197,9 +213,6 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 		r.status = outbox.Pending
 	default:
 		return false
-	}
-	if s.Action == outbox.ActionRetry || s.Action == outbox.ActionFail {
-		w.checkJudgement(i, r)
 	}
 	r.final = time.Now()
 	w.note(i.life, "update", name(r.Identity), before.String()+" -> "+r.status.String()+" by "+s.Action.String(), r.retries)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // This file checks the promises of a lease: at most one process publishes, and soon another one does when it ends.
@@ -22,13 +24,14 @@ func (w *world) checkFence(i *incarnation, f *flight) {
 	}
 }
 
-// checkJudgement looks at an attempt or a failure that a process writes: no other one has taken its lease. Callers hold mu.
-func (w *world) checkJudgement(i *incarnation, r *row) {
+// checkJudgement looks at an attempt or a failure whose statement a process sends: no other one has taken its lease. The statement may wait on the
+// server for a lock, and be executed when another one has: then the guards of the row decide. Callers hold mu.
+func (w *world) checkJudgement(i *incarnation, s outbox.Completion) {
 	if i.team == nil {
 		return
 	}
 	if at := slices.IndexFunc(w.held, func(l *leaseRow) bool { return l.by == i.team }); at < 0 {
-		w.violation("fence", "an attempt at %s is written by %s, whose lease another process has taken", name(r.Identity), i.team.name())
+		w.violation("fence", "an attempt at %s is written by %s, whose lease another process has taken", name(s.Identity), i.team.name())
 	}
 }
 
