@@ -13,7 +13,7 @@ import (
 )
 
 // One relay serves the 64 tables that a pattern names, on one stream. Tables that appear while it runs are served too, and one that
-// vanishes harms no other; a table with the wrong layout is reported, and the relay continues without it, but does not start.
+// vanishes harms no other; a table with the wrong layout is reported, and the relay continues without it; a start is refused.
 func TestShardsByAPattern(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
@@ -59,7 +59,6 @@ func TestShardsByAPattern(t *testing.T) {
 		l.exec("DROP TABLE shard_65")
 		l.Start(t)
 		l.exec("CREATE TABLE shard_65 (id BIGINT PRIMARY KEY)")
-		l.wait("the wrong table to be reported again", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
 		l.exec("CREATE TABLE shard_66 LIKE t_local_message")
 		l.wait("a correct table to wait for the wrong one", func() bool {
 			log := l.LogTail(20)

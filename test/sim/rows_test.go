@@ -105,7 +105,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	if len(batch) == 0 || len(batch) > 500 {
 		return nil, fmt.Errorf("a batch of %d rows", len(batch))
 	}
-	err := c.writeIf(ctx, "apply", batch[0].Table, func() bool { return c.mayJudge(batch) }, func(valid bool) {
+	err := c.writeIf(ctx, "apply", batch[0].Table, func() bool { return c.mayJudge(batch) }, func(valid, waited bool) {
 		changed := false
 		for _, s := range batch {
 			r := w.byID[s.Identity]
@@ -125,7 +125,10 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 			case s.Action == outbox.ActionMarkSent && r.unwritable && !r.gone && r.status != outbox.Sent && r.status != outbox.Held: // the guard comes before the trigger
 				refused = append(refused, outbox.WriteError{Completion: s, Reason: "a trigger"})
 			default:
-				changed = w.settle(c.i, r, s) || changed
+				settled := w.settle(c.i, r, s)
+				if changed = changed || settled; settled && counted(s) && !waited {
+					w.checkJudgement(c.i, s)
+				}
 			}
 		}
 		if changed && w.plan.ownLog {

@@ -24,8 +24,8 @@ func (w *world) checkFence(i *incarnation, f *flight) {
 	}
 }
 
-// checkJudgement looks at an attempt or a failure whose statement a process sends: no other one has taken its lease. The statement may wait on the
-// server for a lock, and be executed when another one has: then the guards of the row decide. Callers hold mu.
+// checkJudgement looks at an attempt or a failure when a process sends its statement, and when the server executes it: no other process has taken the
+// lease. Where the statement waits on the server for a lock, another one may take it meanwhile: then the guards of the row decide. Callers hold mu.
 func (w *world) checkJudgement(i *incarnation, s outbox.Completion) {
 	if i.team == nil {
 		return
