@@ -11,14 +11,14 @@ import (
 // Gate holds the server that was checked and accepted; every connection to the tables is compared with it. Make it with NewGate,
 // before the pool of the tables.
 type Gate struct {
-	refused chan struct{} // holds one token when a connection was refused since the last accept
+	refused chan server.ID // holds the server of one connection that was refused since the last accept
 
 	mu       sync.Mutex
 	accepted server.ID
 }
 
 // NewGate makes a gate that lets everybody pass until a server is accepted: only set-up reads happen before.
-func NewGate() *Gate { return &Gate{refused: make(chan struct{}, 1)} }
+func NewGate() *Gate { return &Gate{refused: make(chan server.ID, 1)} }
 
 func (g *Gate) accept(id server.ID) {
 	g.mu.Lock()
@@ -54,7 +54,7 @@ func (g *Gate) Guard(_ context.Context, id server.ID) error {
 		return nil
 	default:
 		select {
-		case g.refused <- struct{}{}:
+		case g.refused <- id:
 		default:
 		}
 		return fmt.Errorf("expected %s", accepted)

@@ -3,6 +3,11 @@ package relay
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -26,5 +31,25 @@ func TestGateAfterAFailover(t *testing.T) {
 	case <-g.refused:
 		t.Error("the reader is made to connect again")
 	default:
+	}
+}
+
+// A refusal that is told late, by a server that the reader has followed to since, does not end the stream of that server.
+func TestLateRefusalDoesNotEndTheStream(t *testing.T) {
+	first, second := server.ID{Flavor: outbox.MySQL, UUID: "first"}, server.ID{Flavor: outbox.MySQL, UUID: "second"}
+	gate := NewGate()
+	gate.accept(second)
+	r := New(Parts{
+		Gate: gate, State: &movedState{gate: gate}, Sink: shadow.NewSink(), Reader: func(canal.Handler) Reader { return nil },
+	}, Settings{}, zap.NewNop(), prometheus.NewRegistry())
+	interrupts := 0
+	r.active, r.open, r.interrupt = true, true, func() { interrupts++ }
+	r.lookAgain(second)
+	if interrupts > 0 {
+		t.Error("the stream of the accepted server was ended")
+	}
+	r.lookAgain(first)
+	if interrupts != 1 {
+		t.Errorf("%d interrupts after a refusal by another server, want 1", interrupts)
 	}
 }

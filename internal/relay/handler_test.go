@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,7 +62,7 @@ type slowReader struct {
 	handler *handler
 	answers func() server.ID
 	woken   chan struct{}
-	runs    int
+	runs    atomic.Int32
 }
 
 func (s *slowReader) LookAgain() {
@@ -72,7 +73,7 @@ func (s *slowReader) LookAgain() {
 }
 
 func (s *slowReader) Run(ctx context.Context, from outbox.Position) error {
-	s.runs++
+	s.runs.Add(1)
 	for outbox.Wait(ctx, 3*time.Second, nil) {
 		if now := s.answers(); now != s.handler.relay.parts.Gate.Current() {
 			err := s.handler.Connected(ctx, from, from, now, true)
@@ -97,8 +98,8 @@ func TestA11_RefusedConnectionsDoNotInterruptALook(t *testing.T) {
 		at := outbox.Position{File: "log.000001", Offset: 157, GTIDs: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}
 		gate := NewGate()
 		gate.accept(ids[0])
-		present := 0
-		reader := &slowReader{answers: func() server.ID { return ids[present] }, woken: make(chan struct{}, 1)}
+		var present atomic.Int32 // index into ids
+		reader := &slowReader{answers: func() server.ID { return ids[present.Load()] }, woken: make(chan struct{}, 1)}
 		r := New(Parts{Gate: gate, State: &movedState{gate: gate}, Sink: shadow.NewSink(), Reader: func(h canal.Handler) Reader {
 			reader.handler, _ = h.(*handler)
 			return reader
@@ -111,18 +112,19 @@ func TestA11_RefusedConnectionsDoNotInterruptALook(t *testing.T) {
 		go func() { _ = r.Flow.Run(ctx) }()
 		go func() { _ = r.read(ctx, at) }()
 		time.Sleep(time.Minute) // it waits for the next attempt
-		for present = 1; present < len(ids); present++ {
+		for n, id := range ids[1:] {
+			present.Store(int32(n + 1))
 			began := time.Now()
 			for range 600 {
-				_ = gate.Guard(ctx, ids[present])
+				_ = gate.Guard(ctx, id)
 				time.Sleep(100 * time.Millisecond)
 			}
-			if gate.Current() != ids[present] {
+			if gate.Current() != id {
 				t.Fatalf("%v after the failover the relay is still at %v", time.Since(began), gate.Current())
 			}
 		}
-		if reader.runs != 2 {
-			t.Errorf("%d runs of the reader, want 2: the first one looks again in its wait", reader.runs)
+		if runs := reader.runs.Load(); runs != 2 {
+			t.Errorf("%d runs of the reader, want 2: the first one looks again in its wait", runs)
 		}
 	})
 }

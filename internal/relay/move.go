@@ -54,20 +54,21 @@ func (r *Relay) watchGate(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.parts.Gate.refused:
-			r.lookAgain()
+		case id := <-r.parts.Gate.refused:
+			r.lookAgain(id)
 		}
 	}
 }
 
-// lookAgain makes the reader connect again, because the tables were reached at another server than the one it follows. After
+// lookAgain makes the reader connect again, because the tables were reached at another server, id, than the one it follows. After
 // a failover its stream may be of a server that is alive and out of use; and what the reader waits for may be the tables,
 // which are refused until it has looked at the new server. While it looks it is not interrupted: many callers are refused in that time, and it
-// would never come to an end.
-func (r *Relay) lookAgain() {
+// would never come to an end. It may have followed to that server since the refusal.
+func (r *Relay) lookAgain(id server.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.parts.Gate.Still(id):
 	case r.interrupt == nil || r.pending != nil || !r.active || r.parts.State.Pause() != nil: // the end of a pause checks again by itself
 	case !r.open:
 		r.reader.LookAgain()

@@ -18,7 +18,10 @@ type Process struct {
 }
 
 // Launch starts the command, whose output is appended to the file log.
-func Launch(cmd *exec.Cmd, log string) (*Process, error) {
+func Launch(cmd *exec.Cmd, log string) (*Process, error) { return launch(cmd, log, func(*Process) {}) }
+
+// launch calls ended when the process has been reaped, in the goroutine that waited for it.
+func launch(cmd *exec.Cmd, log string, ended func(*Process)) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -34,14 +37,15 @@ func Launch(cmd *exec.Cmd, log string) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
-	go reap(cmd, p.exited)
+	go p.reap(ended)
 	return p, nil
 }
 
 // reap waits for the process to end. How it ended is in its log and no error here: tests kill processes on purpose.
-func reap(cmd *exec.Cmd, exited chan<- struct{}) {
-	defer close(exited)
-	_ = cmd.Wait()
+func (p *Process) reap(ended func(*Process)) {
+	_ = p.cmd.Wait()
+	close(p.exited)
+	ended(p)
 }
 
 // Exited is closed when the process is gone.

@@ -17,7 +17,7 @@ const (
 )
 
 // Server is one server process that can be killed, stopped, paused and started again. Its methods may be called from
-// several goroutines, one after the other takes effect. One goroutine waits for the end of each process: a server that ends
+// several goroutines, one after the other takes effect. The goroutine of each process waits for its end: a server that ends
 // and was not told to says so on stderr, with the last lines of its log.
 type Server struct {
 	name    string
@@ -52,16 +52,13 @@ func (s *Server) Start(ctx context.Context) error {
 
 func (s *Server) launch() (err error) {
 	s.crash = ""
-	if s.process, err = Launch(s.command(), s.log); err == nil {
-		go s.watch(s.process)
-	}
+	s.process, err = launch(s.command(), s.log, s.watch)
 	return err
 }
 
-// watch waits for the end of a process. A crash fails every test that uses the server, and its directory is removed at their
+// watch is called at the end of a process. A crash fails every test that uses the server, and its directory is removed at their
 // end: what the server said is only seen if it is printed.
 func (s *Server) watch(p *Process) {
-	<-p.Exited()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended == p {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 func sleeper(t *testing.T) *Server {
@@ -66,4 +68,13 @@ func TestSharedServerIsReplaced(t *testing.T) {
 	if second := get(); second == first || second.PID() == 0 {
 		t.Error("a server that crashed was not replaced")
 	}
+}
+
+// A leak check that ignores servers ignores every goroutine of one that was started.
+func TestIgnoreServers(t *testing.T) {
+	others, servers := goleak.IgnoreCurrent(), IgnoreServers()
+	s := sleeper(t)
+	Must(t, s.Start(t.Context()))
+	t.Cleanup(func() { Must(t, s.Kill()) })
+	Must(t, goleak.Find(others, servers))
 }

@@ -193,6 +193,6 @@ func suiteOnKafka(t *testing.T, of func(addr func() string) sinktest.Harness) {
 	h := of(k.Addr)
 	h.Stop = func(t testing.TB) { testkit.Must(t, k.Kill()) }
 	h.Start = func(t testing.TB) { testkit.Must(t, k.Start(context.Background())) }
-	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
+	h.Leaks = []goleak.Option{testkit.IgnoreServers()}
 	sinktest.Run(t, h)
 }

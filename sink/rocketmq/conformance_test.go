@@ -112,7 +112,7 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 		Poison:       func(m *outbox.Message) { m.Body = []byte(strings.Repeat("p", theirs+1)) },
 		Stop:         func(t testing.TB) { testkit.Must(t, r.Broker.Kill()) },
 		Start:        func(t testing.TB) { testkit.Must(t, r.Broker.Start(t.Context())) },
-		Leaks:        []goleak.Option{libraryLeaks, goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")},
+		Leaks:        []goleak.Option{libraryLeaks, testkit.IgnoreServers()},
 	})
 }
 

@@ -103,7 +103,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a refused connection makes the reader look again", file: "internal/relay/move.go", found: "P1: ",
-		edits: []edit{{"			r.lookAgain()\n", ""}}, seeds: 5000,
+		edits: []edit{{"			r.lookAgain(id)\n", "			_ = id\n"}}, seeds: 5000,
 	},
 	{
 		rule: "a look at the server is not interrupted", file: "internal/relay/move.go", test: "RefusedConnectionsDoNotInterruptALook", in: "internal/relay",
