@@ -110,6 +110,10 @@ var mutations = []mutation{
 		edits: []edit{{"	case !r.open:\n", "	case !r.open && false:\n"}},
 	},
 	{
+		rule: "a refusal told late does not end a stream", file: "internal/relay/move.go", test: "LateRefusalDoesNotEndTheStream", in: "internal/relay",
+		edits: []edit{{"	case r.parts.Gate.Still(id):\n", ""}},
+	},
+	{
 		rule: "a guard refuses a server that was not accepted", file: "internal/relay/gate.go", found: "identity: ",
 		edits: []edit{{"		return fmt.Errorf(\"expected %s\", accepted)\n", "		_ = fmt.Errorf\n		return nil\n"}}, seeds: 2000,
 	},
