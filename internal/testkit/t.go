@@ -3,6 +3,8 @@ package testkit
 import (
 	"context"
 	"database/sql"
+	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -49,6 +51,12 @@ func pause(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// RaceDetector says whether the program was built with the race detector.
+func RaceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // Must fails the test when err is not nil.
