@@ -171,9 +171,13 @@ func (c *connector) prepare(ctx context.Context, conn driver.Conn) (ID, error) {
 	return id, c.tune(ctx, conn, id.Flavor)
 }
 
-// tune sets what helps and is not needed: an older server may not know it, the account may not be allowed it.
+// whole undoes defaults of a server that refuse a statement (an UPDATE of many rows, a read of large tables), end a result before its last row, or begin
+// a transaction behind a COMMIT.
+const whole = "SET SESSION sql_safe_updates=0, SESSION sql_big_selects=1, SESSION sql_select_limit=18446744073709551615, SESSION completion_type='NO_CHAIN'"
+
+// tune sets what a server may not know, or the account may not be allowed.
 func (c *connector) tune(ctx context.Context, conn driver.Conn, flavor outbox.Flavor) error {
-	var statements []string
+	statements := []string{whole}
 	if flavor == outbox.MariaDB {
 		// A long IN list would become a subquery, and the rows would no longer be found by the primary key.
 		statements = append(statements, "SET SESSION in_predicate_conversion_threshold=0")
