@@ -18,12 +18,13 @@ func TestDefaultsThatChangeStatements(t *testing.T) {
 		}
 		l := newLab(t, db, rareSweeps, "retention: {sent: 1h}")
 		var old []string
-		for i := range 2000 {
+		const expired = 2000
+		for i := range expired {
 			old = append(old, fmt.Sprintf("('old', '%d', 'orders', '', 2, NOW(3) - INTERVAL 3 HOUR, NOW(3) - INTERVAL 2 HOUR)", i))
 		}
 		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, status, created_at, last_exec_time) VALUES " + strings.Join(old, ", "))
 		l.start()
-		l.wait("the old rows to leave, in transactions", func() bool { return l.number("SELECT COUNT(*) FROM t_local_message") == 0 })
+		l.wait("the old rows to leave, in transactions", func() bool { return l.metric("retention_rows_total", `action="deleted"`) == expired })
 		locked, of := keys("locked", 30), map[string][]string{"the log": keys("log", 300), "a sweep": keys("hidden", 300)}
 		l.exec(insert(locked...))
 		l.sent()
