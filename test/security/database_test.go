@@ -184,21 +184,22 @@ func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
 	wire := newTap(t, "127.0.0.1", s.db.Addr())
 	r := newChild(t, s.yaml(wire.Addr(), "secure", "mode: required"))
 	r.Start(t)
-	const pieces = 3
-	for i := range pieces {
+	damaged := 0
+	// Where a statement runs just then, its connection gets the damaged piece, and its error does not say so: more rows follow until the stream gets one.
+	for ; damaged < 3 || damaged < 100 && !strings.Contains(r.printed(), "bad record MAC"); damaged++ {
 		wire.flip(1)
-		s.relays(t, r, fmt.Sprintf("damaged-%d", i))
+		s.relays(t, r, fmt.Sprintf("damaged-%d", damaged))
 		testkit.WaitFor(t, patience, "a piece to be damaged", wire.flipped)
 	}
 	r.says("bad record MAC")
-	for i := range pieces {
+	for i := range damaged {
 		want := fmt.Sprintf("body of damaged-%d", i)
 		if !strings.Contains(r.printed(), want) {
 			t.Errorf("%q was not published as it is", want)
 		}
 	}
-	if n := strings.Count(r.printed(), `"message_id":"order:damaged-`); n < pieces {
-		t.Errorf("%d messages were printed", n)
+	if n := strings.Count(r.printed(), `"message_id":"order:damaged-`); n < damaged {
+		t.Errorf("%d messages of %d were printed", n, damaged)
 	}
 }
 
