@@ -193,9 +193,9 @@ func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
 	}
 	r.says("bad record MAC")
 	for i := range damaged {
-		want := fmt.Sprintf("body of damaged-%d", i)
+		want := fmt.Sprintf("\"body of damaged-%d\"", i)
 		if !strings.Contains(r.printed(), want) {
-			t.Errorf("%q was not published as it is", want)
+			t.Errorf("%s was not published as it is", want)
 		}
 	}
 	if n := strings.Count(r.printed(), `"message_id":"order:damaged-`); n < damaged {
