@@ -12,10 +12,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// createdAhead is how far ahead of the database's clock a row may be made that is taken for one of now: what the clocks of an
-// application and of the database differ by when both are kept.
-const createdAhead = time.Minute
-
 // firstSeen is a PENDING row with a creation time ahead of the clock. Its age is unknown, so it counts from when it was first
 // seen.
 type firstSeen struct {
@@ -116,7 +112,7 @@ func (t *mapped) newest(ctx context.Context, db *sql.DB) (id string, ahead time.
 			id, ahead = string(t.KeyText(table.ID, key)), time.Duration(micros.Int64)*time.Microsecond
 		}
 	}
-	if ahead <= createdAhead {
+	if ahead <= table.CreatedAhead {
 		ahead = 0
 	}
 	return id, ahead, nil

@@ -42,11 +42,10 @@ func (t *mapped) wait() string {
 	if t.Has(table.NextRetryTime) {
 		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.Now(table.NextRetryTime) + ", " + t.Column(table.NextRetryTime) + "), 0)"
 	}
-	if t.Mapping().Grace > 0 && t.Has(table.CreatedAt) { // a due time of now does not shorten it; a row made ahead of the clock, by more than the column rounds, counts as old
+	if t.Mapping().Grace > 0 && t.Has(table.CreatedAt) { // a due time of now does not shorten it; a row made far ahead of the clock counts as old
 		made, now := t.Column(table.CreatedAt), t.Now(table.CreatedAt)
-		rounded := (t.grace() - t.Mapping().Grace).Microseconds()
 		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))",
-			wait, made, now, rounded, now, made, t.grace().Microseconds())
+			wait, made, now, table.CreatedAhead.Microseconds(), now, made, t.grace().Microseconds())
 	}
 	return wait
 }

@@ -35,6 +35,11 @@ func (t *Table) Shown(role Column) string {
 // list an IN list.
 const MaxRows = 500
 
+// CreatedAhead is how far ahead of the database's clock a row may be made that is taken for one of now: what the clocks of an application and of the
+// database differ by when both are kept, and more than a statement may run. A statement's NOW is the time when it was sent. Its rows are read later, once
+// no metadata lock is in its way, and those that were made meanwhile lie ahead of that NOW.
+const CreatedAhead = time.Minute
+
 // Statement is SQL text with its arguments, in order. Names, integers and hexadecimal digits are in the text, everything else is an
 // argument.
 type Statement struct {

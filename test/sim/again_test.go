@@ -86,7 +86,8 @@ func (i *incarnation) again(s *state) *relay.Again {
 
 // Final implements redelivery.Rows: a page in the order of the ids.
 func (c rows) Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
-	if _, err := c.guarded(ctx, "final "+q.Status.String(), name); err != nil {
+	now, err := c.guarded(ctx, "final "+q.Status.String(), name)
+	if err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
@@ -107,8 +108,8 @@ func (c rows) Final(ctx context.Context, name string, after table.Cursor, q tabl
 	}
 	var out []outbox.Candidate
 	for _, r := range list {
-		if q.Status == outbox.Failed && w.plan.again.undated || time.Since(r.finalSince()) >= q.Age {
-			out = append(out, w.candidate(r))
+		if q.Status == outbox.Failed && w.plan.again.undated || now.Sub(r.finalSince()) >= q.Age {
+			out = append(out, w.candidate(r, now))
 		}
 	}
 	w.note(c.i.life, "look at "+q.Status.String(), "", "", len(out))

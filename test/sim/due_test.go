@@ -19,7 +19,8 @@ func (c rows) Due(ctx context.Context, name string, after table.Cursor, q table.
 	if gate { // which asks for all rows that are not final, at the same instant as the sweep: its dice are its own
 		what = "due in order"
 	}
-	if _, err := c.guarded(ctx, what, name); err != nil {
+	asked, err := c.guarded(ctx, what, name)
+	if err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
@@ -34,10 +35,11 @@ func (c rows) Due(ctx context.Context, name string, after table.Cursor, q table.
 		if r.Table != name || r.visible.After(now) || r.number <= last {
 			continue
 		}
+		age := asked.Sub(r.created) // a row that was made while the statement waited counts as old
 		switch {
-		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= max(q.Threshold, r.grace),
-			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
-			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims || tokenTime(r.token).Sub(now) > claimAhead):
+		case r.status == outbox.Pending && r.due.IsZero() && (age >= max(q.Threshold, r.grace) || age < 0),
+			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(asked) <= q.Horizon,
+			r.status == outbox.Sending && (q.ExpiredClaims == 0 || asked.Sub(tokenTime(r.token)) >= q.ExpiredClaims || tokenTime(r.token).Sub(asked) > claimAhead):
 			list = append(list, r)
 		}
 	}
@@ -53,7 +55,7 @@ func (c rows) Due(ctx context.Context, name string, after table.Cursor, q table.
 	}
 	out := make([]outbox.Candidate, len(list))
 	for n, r := range list {
-		if out[n] = w.candidate(r); gate {
+		if out[n] = w.candidate(r, asked); gate {
 			w.disturb(c.i, r)
 			continue
 		}

@@ -71,11 +71,11 @@ func (w *world) mark(r *row, d *dice) {
 }
 
 // graceLeft is how long the relay leaves the row alone yet.
-func (r *row) graceLeft() time.Duration { return r.grace - time.Since(r.created) }
+func (r *row) graceLeft(now time.Time) time.Duration { return r.grace - now.Sub(r.created) }
 
 // checkGrace looks at a row that a process sends: the application has had its time and has not marked it. Callers hold mu.
 func (w *world) checkGrace(r *row) {
-	switch left := r.graceLeft(); {
+	switch left := r.graceLeft(time.Now()); {
 	case r.grace == 0 || r.gone:
 	case r.marked:
 		w.violation("grace", "%s is sent though the application marked it in time", name(r.Identity))

@@ -52,14 +52,16 @@ func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	return d, nil
 }
 
-// guarded is sent for a statement that changes nothing: it has waited for a lock on the whole table.
-func (c rows) guarded(ctx context.Context, what, table string) (*dice, error) {
+// guarded is sent for a statement that changes nothing: it has waited for a lock on the whole table. now is what the statement takes for NOW, the time
+// before it waited; rows that were made since are ahead of it.
+func (c rows) guarded(ctx context.Context, what, table string) (now time.Time, err error) {
 	d, err := c.sent(ctx, what, table)
 	if err != nil {
-		return nil, err
+		return time.Time{}, err
 	}
+	now = time.Now()
 	_, err = c.awaitTable(ctx, d, table)
-	return d, err
+	return now, err
 }
 
 // sent is call on a connection of the tables' pool, which asks the relay which server it may talk to.
@@ -224,7 +226,8 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 
 // States implements recovery.Checker.
 func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
-	if _, err := c.guarded(ctx, "states", ids[0].Table); err != nil {
+	now, err := c.guarded(ctx, "states", ids[0].Table)
+	if err != nil {
 		return nil, err
 	}
 	w := c.i.w
@@ -244,7 +247,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 			w.note(c.i.life, "zone", name(id), "not found", 0)
 			continue
 		}
-		s := w.candidate(r)
+		s := w.candidate(r, now)
 		if f.told = f.told || s.Status != outbox.Pending || s.Waiting; f.told { // timers ask, too
 			w.disturb(c.i, r)
 		}
@@ -257,7 +260,8 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 
 // Untouched implements recovery.Checker.
 func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
-	if _, err := c.guarded(ctx, "states", ids[0].Table); err != nil {
+	now, err := c.guarded(ctx, "states", ids[0].Table)
+	if err != nil {
 		return false, err
 	}
 	w := c.i.w
@@ -269,7 +273,7 @@ func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error
 			w.violation("P2", "asked for no committed row: %+v", id)
 			return false, nil
 		}
-		if s := w.candidate(r); r.gone || r.visible.After(time.Now()) || s.Status != outbox.Pending || s.Waiting || s.RetryCount > 0 {
+		if s := w.candidate(r, now); r.gone || r.visible.After(time.Now()) || s.Status != outbox.Pending || s.Waiting || s.RetryCount > 0 {
 			return false, nil
 		}
 	}
@@ -279,16 +283,17 @@ func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error
 	return true, nil
 }
 
-func (w *world) candidate(r *row) outbox.Candidate {
+// candidate is what a statement shows of a row by its NOW.
+func (w *world) candidate(r *row, now time.Time) outbox.Candidate {
 	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token}
 	if w.orderKey(r) != "" {
 		s.Key = r.key
 	}
 	s.Untouched = w.plan.stamped && r.status == outbox.Pending && r.token == "" && r.final.IsZero()
 	if !r.due.IsZero() || r.grace > 0 {
-		left := time.Until(r.due)
+		left := r.due.Sub(now)
 		if r.grace > 0 {
-			left = max(left, r.graceLeft())
+			left = max(left, r.graceLeft(now))
 		}
 		s.Waiting = r.status == outbox.Pending && left > 0
 		s.DueInMilli = int64((left + time.Millisecond - 1) / time.Millisecond)

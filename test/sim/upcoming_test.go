@@ -11,16 +11,16 @@ import (
 
 // Upcoming implements fallback.Rows.
 func (c rows) Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
-	if _, err := c.guarded(ctx, "upcoming", name); err != nil {
+	now, err := c.guarded(ctx, "upcoming", name)
+	if err != nil {
 		return nil, err
 	}
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
 	var list []*row
 	for _, r := range w.table {
-		if left := r.due.Sub(now); r.Table == name && !r.visible.After(now) && r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to {
+		if left := r.due.Sub(now); r.Table == name && !r.visible.After(time.Now()) && r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to {
 			list = append(list, r)
 		}
 	}
@@ -29,7 +29,7 @@ func (c rows) Upcoming(ctx context.Context, name string, from, to time.Duration,
 	for _, r := range list[:min(limit, len(list))] {
 		w.disturb(c.i, r)
 		r.of(c.i.life).swept = true // a timer may own it when the log shows it, as a sweep may
-		out = append(out, w.candidate(r))
+		out = append(out, w.candidate(r, now))
 	}
 	w.note(c.i.life, "look ahead", "", "", len(out))
 	return out, nil
