@@ -42,18 +42,25 @@ func (t *mapped) wait() string {
 	if t.Has(table.NextRetryTime) {
 		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.Now(table.NextRetryTime) + ", " + t.Column(table.NextRetryTime) + "), 0)"
 	}
-	if t.Mapping().Grace > 0 && t.Has(table.CreatedAt) { // a due time of now does not shorten it; a row made far ahead of the clock counts as old
-		made, now := t.Column(table.CreatedAt), t.Now(table.CreatedAt)
-		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))",
-			wait, made, now, table.CreatedAhead.Microseconds(), now, made, t.grace().Microseconds())
+	if t.hasGrace() { // a due time of now does not shorten it
+		wait = "GREATEST(" + wait + ", " + t.graceLeft() + ")"
 	}
 	return wait
+}
+
+func (t *mapped) hasGrace() bool { return t.Mapping().Grace > 0 && t.Has(table.CreatedAt) }
+
+// graceLeft is how many microseconds of its grace a row has left, by the database's clock. A row that was made far ahead of that clock counts as old.
+func (t *mapped) graceLeft() string {
+	made, now := t.Column(table.CreatedAt), t.Now(table.CreatedAt)
+	return fmt.Sprintf("IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0))",
+		made, now, table.CreatedAhead.Microseconds(), now, made, t.grace().Microseconds())
 }
 
 // grace is how long after its created_at a row is the application's. A column of whole seconds, or milliseconds, does not say when within the last of
 // them the row was made, so the grace is longer by one.
 func (t *mapped) grace() time.Duration {
-	if t.Mapping().Grace == 0 || !t.Has(table.CreatedAt) {
+	if !t.hasGrace() {
 		return t.Mapping().Grace
 	}
 	unit := time.Second

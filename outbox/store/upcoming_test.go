@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -176,4 +177,26 @@ func TestG22_RowsMadeWhileAStatementWaitsHaveTheirGrace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// G22: a sweep may search on a replica whose clock is ahead. What it finds is claimed, or read where there are no claims, by the primary's clock.
+func TestG22_ARowInItsGraceIsNotPublishedBecauseAReplicaIsAhead(t *testing.T) {
+	for _, claims := range []bool{true, false} {
+		t.Run(fmt.Sprintf("claims %v", claims), func(t *testing.T) {
+			onBoth(t, "outbox", func(b *bench) {
+				m := b.Mapping("outbox")
+				m.Grace = 20 * time.Second
+				if !claims {
+					delete(m.Codes, outbox.Sending)
+				}
+				b.Load(m)
+				for set, want := range map[string]int{"created_at=NOW(3)": 0, "created_at=NOW(3) + INTERVAL 30 SECOND": 0, "created_at=NOW(3) - INTERVAL 1 MINUTE": 1} {
+					found := outbox.Candidate{Identity: b.Insert(1, set)[0], Status: outbox.Pending}
+					if got, _ := b.publishable(found); len(got) != want {
+						b.Errorf("%s: %d rows are published, want %d", set, len(got), want)
+					}
+				}
+			})
+		})
+	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay does what it missed.
+// This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay does what it missed. A real table
+// refuses the claim of a row in its grace; this one does not, so the relay is seen to wait without that.
 
 // graceSlack is how much before the end of its grace a row may be sent: timers look at rows that are nearly due.
 const graceSlack = 10 * time.Millisecond
