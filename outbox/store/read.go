@@ -58,7 +58,7 @@ func (t *mapped) graceLeft() string {
 }
 
 // grace is how long after its created_at a row is the application's. A column of whole seconds, or milliseconds, does not say when within the last of
-// them the row was made, so the grace is longer by one.
+// them the row was made, so the grace is longer by one, and by what a row is taken before its time.
 func (t *mapped) grace() time.Duration {
 	if !t.hasGrace() {
 		return t.Mapping().Grace
@@ -67,7 +67,7 @@ func (t *mapped) grace() time.Duration {
 	for range t.Type(table.CreatedAt).Fraction {
 		unit /= 10
 	}
-	return t.Mapping().Grace + unit
+	return t.Mapping().Grace + unit + earlyMicros*time.Microsecond
 }
 
 // stateRow is one row of a query of selectState. It is reused from row to row.

@@ -37,7 +37,7 @@ func (c rows) Due(ctx context.Context, name string, after table.Cursor, q table.
 		}
 		age := asked.Sub(r.created) // a row that was made while the statement waited counts as old
 		switch {
-		case r.status == outbox.Pending && r.due.IsZero() && (age >= max(q.Threshold, r.grace) || age < 0),
+		case r.status == outbox.Pending && r.due.IsZero() && (age >= max(q.Threshold, r.graceShown()) || age < 0),
 			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(asked) <= q.Horizon,
 			r.status == outbox.Sending && (q.ExpiredClaims == 0 || asked.Sub(tokenTime(r.token)) >= q.ExpiredClaims || tokenTime(r.token).Sub(asked) > claimAhead):
 			list = append(list, r)

@@ -9,8 +9,16 @@ import (
 // This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay does what it missed. A real table
 // refuses the claim of a row in its grace; this one does not, so the relay is seen to wait without that.
 
-// graceSlack is how much before the end of its grace a row may be sent: timers look at rows that are nearly due.
-const graceSlack = 10 * time.Millisecond
+// claimEarly is how much before its time a row may be claimed.
+const claimEarly = 50 * time.Millisecond
+
+// graceShown is the grace as the table counts it: longer by claimEarly, so that no row is sent before its end.
+func (r *row) graceShown() time.Duration {
+	if r.grace == 0 {
+		return 0
+	}
+	return r.grace + claimEarly
+}
 
 // graceAccount is what the checks know of a row of such a table.
 type graceAccount struct {
@@ -71,16 +79,13 @@ func (w *world) mark(r *row, d *dice) {
 	w.append(&entry{reason: "update"})
 }
 
-// graceLeft is how long the relay leaves the row alone yet.
-func (r *row) graceLeft(now time.Time) time.Duration { return r.grace - now.Sub(r.created) }
-
 // checkGrace looks at a row that a process sends: the application has had its time and has not marked it. Callers hold mu.
 func (w *world) checkGrace(r *row) {
-	switch left := r.graceLeft(time.Now()); {
+	switch left := r.grace - time.Since(r.created); {
 	case r.grace == 0 || r.gone:
 	case r.marked:
 		w.violation("grace", "%s is sent though the application marked it in time", name(r.Identity))
-	case left > graceSlack:
+	case left > 0:
 		w.violation("grace", "%s is sent %v before the end of its grace", name(r.Identity), left)
 	}
 }

@@ -293,7 +293,7 @@ func (w *world) candidate(r *row, now time.Time) outbox.Candidate {
 	if !r.due.IsZero() || r.grace > 0 {
 		left := r.due.Sub(now)
 		if r.grace > 0 {
-			left = max(left, r.graceLeft(now))
+			left = max(left, r.created.Add(r.graceShown()).Sub(now))
 		}
 		s.Waiting = r.status == outbox.Pending && left > 0
 		s.DueInMilli = int64((left + time.Millisecond - 1) / time.Millisecond)
@@ -330,7 +330,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 			if r == nil || r.gone || r.status != s.Status || r.locked.After(time.Now()) {
 				continue
 			}
-			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.token == s.ClaimToken {
+			if r.status == outbox.Pending && time.Until(r.due) <= claimEarly || r.status == outbox.Sending && r.token == s.ClaimToken {
 				r.status, r.token, r.of(c.i.life).taken = outbox.Sending, token, time.Now()
 				changed = true
 				w.note(c.i.life, "claim", name(r.Identity), token, r.retries)
