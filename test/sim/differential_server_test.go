@@ -93,7 +93,7 @@ func (r real) ours(ids []outbox.Identity) []outbox.Identity {
 	return list
 }
 
-func newReal(t *testing.T, flavor testkit.Flavor) real {
+func newReal(t *testing.T, flavor testkit.Flavor, grace time.Duration) real {
 	t.Helper()
 	d := testkit.SharedDatabase(t, flavor)
 	schema := d.CreateSchema(t)
@@ -105,7 +105,7 @@ func newReal(t *testing.T, flavor testkit.Flavor) real {
 		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a trigger'; END IF; END")
 	mapping, err := table.Preset("outbox")
 	testkit.Must(t, err)
-	mapping.Schema, mapping.Name, mapping.Ordered = schema, "outbox", true
+	mapping.Schema, mapping.Name, mapping.Ordered, mapping.Grace = schema, "outbox", true, grace
 	mapping.States, mapping.Redeliver = map[string]string{"consumed": "9"}, table.Redeliver{After: time.Hour, Until: "consumed", Max: 3}
 	bound, findings, err := table.Load(t.Context(), pool, mapping)
 	testkit.Must(t, err)

@@ -101,9 +101,10 @@ type script struct {
 
 func newScript(seed uint64) *script {
 	w := newWorld(seed)
-	w.plan.errors, w.plan.ownLog, w.plan.ordered, w.plan.database, w.plan.grace = 0, false, true, nil, 0
+	w.plan.errors, w.plan.ownLog, w.plan.ordered, w.plan.database = 0, false, true, nil
 	w.plan.hasty, w.plan.again.undated, w.plan.twoTables, w.plan.locked = false, false, false, nil // no owner acts but by a move of the script
 	w.plan.settings.Pipeline.Ordered = []string{tableName}
+	w.plan.grace = pick(newDice(seed, "differential grace"), 0, 3250*time.Millisecond)
 	i := w.incarnate(w.disks[0], life{}, nil)
 	i.peer = w.id
 	return &script{dice: newDice(seed, "differential"), w: w, i: i, began: time.Now(), token: []string{"2000-01-01 00:00:00.000"}}
@@ -234,6 +235,7 @@ func (s *script) insert() move {
 				r.due = time.Now().Add(due)
 			}
 			w.enter([]*row{r}, -1, 0)
+			r.grace = w.plan.grace // behind it: the application does not mark its row by itself
 		},
 		sql: []string{fmt.Sprintf("INSERT INTO outbox SET id = %d, biz_type = '%s', biz_key = '%s', topic = '%s', message_body = 'x', sharding_key = NULLIF('%s', ''), status = %d, next_retry_time = %s",
 			number, kind, own, topicA, key, code(status), at)},
@@ -380,7 +382,7 @@ func TestTheModelIsTheTable(t *testing.T) {
 			s.run(t)
 		})
 		for _, flavor := range testkit.Flavors() {
-			t.Run(fmt.Sprintf("seed_%d_%s", seed+1, flavor), func(t *testing.T) { newReal(t, flavor).play(t, s.moves) })
+			t.Run(fmt.Sprintf("seed_%d_%s", seed+1, flavor), func(t *testing.T) { newReal(t, flavor, s.w.plan.grace).play(t, s.moves) })
 		}
 	}
 }

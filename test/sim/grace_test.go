@@ -6,8 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay does what it missed. A real table
-// refuses the claim of a row in its grace; this one does not, so the relay is seen to wait without that.
+// This file is for the seeds whose application publishes its rows itself and marks them (tables[].grace): the relay does what it missed.
 
 // claimEarly is how much before its time a row may be claimed.
 const claimEarly = 50 * time.Millisecond
@@ -18,6 +17,17 @@ func (r *row) graceShown() time.Duration {
 		return 0
 	}
 	return r.grace + claimEarly
+}
+
+// mayBeClaimed reports whether the time of a PENDING row has come, or nearly so. The table refuses the claim of a row in its grace, and no process is to
+// ask for one: all clocks are the same here. Callers hold mu.
+func (w *world) mayBeClaimed(r *row) bool {
+	left := time.Until(r.created.Add(r.graceShown()))
+	if r.grace > 0 && left > claimEarly {
+		w.violation("grace", "%s is to be claimed %v before the end of its grace", name(r.Identity), left)
+		return false
+	}
+	return time.Until(r.due) <= claimEarly
 }
 
 // graceAccount is what the checks know of a row of such a table.

@@ -330,7 +330,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 			if r == nil || r.gone || r.status != s.Status || r.locked.After(time.Now()) {
 				continue
 			}
-			if r.status == outbox.Pending && time.Until(r.due) <= claimEarly || r.status == outbox.Sending && r.token == s.ClaimToken {
+			if r.status == outbox.Pending && w.mayBeClaimed(r) || r.status == outbox.Sending && r.token == s.ClaimToken {
 				r.status, r.token, r.of(c.i.life).taken = outbox.Sending, token, time.Now()
 				changed = true
 				w.note(c.i.life, "claim", name(r.Identity), token, r.retries)
