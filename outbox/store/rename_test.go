@@ -69,10 +69,13 @@ func (b *bench) meetsRename(run func() error) {
 // waiting waits until n sessions of this schema wait for the lock of a table.
 func (b *bench) waiting(n int) {
 	b.Helper()
-	testkit.WaitFor(b, time.Minute, "sessions that wait for the lock of a table", func() bool {
-		var now int
-		testkit.Must(b, b.DB.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table metadata lock%' "+
-			"AND (DB = DATABASE() OR INFO LIKE CONCAT('%', DATABASE(), '.%') OR INFO LIKE CONCAT('%', DATABASE(), '`.%'))").Scan(&now))
-		return now >= n
-	})
+	testkit.WaitFor(b, time.Minute, "sessions that wait for the lock of a table", func() bool { return b.nowWaiting() >= n })
+}
+
+// nowWaiting counts the sessions of this schema that wait for the lock of a table.
+func (b *bench) nowWaiting() (n int) {
+	b.Helper()
+	testkit.Must(b, b.DB.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table metadata lock%' "+
+		"AND (DB = DATABASE() OR INFO LIKE CONCAT('%', DATABASE(), '.%') OR INFO LIKE CONCAT('%', DATABASE(), '`.%'))").Scan(&n))
+	return n
 }

@@ -166,10 +166,10 @@ func TestG22_RowsMadeWhileAStatementWaitsHaveTheirGrace(t *testing.T) {
 				found, err := b.store.States(b.Ctx, []outbox.Identity{id})
 				asked <- answer{found, err}
 			}()
-			b.waiting(1)
+			testkit.WaitFor(b, time.Minute, "a statement that waits for the lock, or has given up", func() bool { return b.nowWaiting() > 0 || len(asked) > 0 })
 			exec("UPDATE " + b.Quoted + " SET created_at=NOW(3) WHERE id=" + id.ID)
 			exec("UNLOCK TABLES")
-			if a := <-asked; !server.LockWait(a.err) { // a machine so slow that the statement has given up: once more
+			if a := <-asked; !server.LockWait(a.err) { // else the machine was so slow that the statement has given up: once more
 				testkit.Must(b, a.err)
 				if len(a.found) != 1 || !a.found[0].Waiting || a.found[0].DueInMilli < 15_000 {
 					b.Errorf("%+v, want a row with its grace", a.found)
