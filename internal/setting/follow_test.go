@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // write replaces the content of a file, which was written at a time.
@@ -80,11 +82,7 @@ func TestASecretThatIsBeingWrittenIsNotTaken(t *testing.T) {
 func TestAFileFromTheFutureIsTaken(t *testing.T) {
 	path, s := filed(t, "one")
 	write(t, path, "two", time.Now().Add(time.Hour))
-	for deadline := time.Now().Add(time.Minute); s.Get() != "two"; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it is not taken")
-		}
-	}
+	testkit.WaitFor(t, time.Minute, "the new secret", func() bool { return s.Get() == "two" })
 }
 
 func TestAnUnusableFileKeepsTheLastSecret(t *testing.T) {

@@ -201,3 +201,28 @@ func TestG22_ARowInItsGraceIsNotPublishedBecauseAReplicaIsAhead(t *testing.T) {
 		})
 	}
 }
+
+// G22: a row whose time of making is no time counts as old, and is claimed with the others of its batch.
+func TestG22_ARowThatWasMadeAtNoTime(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		m := b.Mapping("outbox")
+		m.Grace = 20 * time.Second
+		b.Load(m)
+		ids := b.Insert(3, "created_at=NOW(3) - INTERVAL 1 MINUTE")
+		conn, err := b.DB.Conn(b.Ctx)
+		testkit.Must(b, err)
+		defer func() { testkit.Must(b, conn.Close()) }()
+		for _, statement := range []string{"SET SESSION sql_mode=''", "UPDATE " + b.Quoted + " SET created_at='0000-00-00 00:00:00' WHERE id=" + ids[1].ID} {
+			_, err := conn.ExecContext(b.Ctx, statement)
+			testkit.Must(b, err)
+		}
+		found := b.due(table.DueQuery{})
+		token, err := b.store.Claim(b.Ctx, found)
+		testkit.Must(b, err)
+		messages, rejected, err := b.store.ReadBack(b.Ctx, token, ids)
+		testkit.Must(b, err)
+		if len(found) != len(ids) || len(messages)+len(rejected) != len(ids) {
+			b.Errorf("found %d, read back %d and %d faulty, want all %d", len(found), len(messages), len(rejected), len(ids))
+		}
+	})
+}
