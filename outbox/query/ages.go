@@ -149,7 +149,7 @@ func CheckClock(ctx context.Context, db *sql.DB, of *table.Table) (server.Findin
 	default:
 		f.Severity = server.Warning
 		f.What = fmt.Sprintf("the newest row (%s %s) was made %v ahead of the database's clock: the age of rows is not known, "+
-			"fallback.threshold does not hold them back and the alert on old rows comes late", t.ColumnName(table.ID), id, ahead.Round(time.Second))
+			"fallback.threshold and grace do not hold them back and the alert on old rows comes late", t.ColumnName(table.ID), id, ahead.Round(time.Second))
 		f.Fix = t.fixClock(ahead)
 	}
 	return f, nil

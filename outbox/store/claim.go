@@ -108,14 +108,10 @@ func (t *mapped) claim(how claim, stamp string, rows []outbox.Candidate) *table.
 	})
 }
 
-// isDue writes that the due time of a row has come, or nearly so, by the clock of the server that has the rows: a sweep that searches on a replica was
-// told the age of a row by that server's clock.
+// isDue writes that the time of a row has come, or nearly so, by the clock of the server that has the rows: a sweep that searches on a replica was
+// told it by that server's clock.
 func (t *mapped) isDue(s *table.Statement) {
-	if t.Has(table.NextRetryTime) {
-		s.Add(" AND (", t.Column(table.NextRetryTime), " IS NULL OR ", t.Column(table.NextRetryTime), " <= ", t.Now(table.NextRetryTime),
-			" + INTERVAL ", strconv.Itoa(earlyMicros), " MICROSECOND)")
-	}
-	if t.hasGrace() {
-		s.Add(" AND ", t.graceLeft(), " <= ", strconv.Itoa(earlyMicros))
+	if wait := t.wait(); wait != "0" {
+		s.Add(" AND ", wait, " <= ", strconv.Itoa(earlyMicros))
 	}
 }

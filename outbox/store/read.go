@@ -36,11 +36,16 @@ func (t *mapped) selectState() *table.Statement {
 	return s
 }
 
-// wait is how many microseconds a row still waits, by the database's clock.
+// wait is how many microseconds a row still waits, by the database's clock. A row whose time cannot be read does not wait. The due time of a TIMESTAMP is
+// compared in UTC: its local time comes twice when summer time ends, and the row would be published up to an hour before its time.
 func (t *mapped) wait() string {
 	wait := "0"
 	if t.Has(table.NextRetryTime) {
-		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.Now(table.NextRetryTime) + ", " + t.Column(table.NextRetryTime) + "), 0)"
+		now, due := t.Now(table.NextRetryTime), t.Column(table.NextRetryTime)
+		if t.Type(table.NextRetryTime).DataType == "timestamp" {
+			now, due = "UTC_TIMESTAMP(3)", t.Shown(table.NextRetryTime)
+		}
+		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + now + ", " + due + "), 0)"
 	}
 	if t.hasGrace() { // a due time of now does not shorten it
 		wait = "GREATEST(" + wait + ", " + t.graceLeft() + ")"
@@ -51,10 +56,17 @@ func (t *mapped) wait() string {
 func (t *mapped) hasGrace() bool { return t.Mapping().Grace > 0 && t.Has(table.CreatedAt) }
 
 // graceLeft is how many microseconds of its grace a row has left, by the database's clock. A row that was made far ahead of that clock counts as old.
+//
+// The clock may have been set forward or back meanwhile, as at both ends of summer time: then the row has the longer of what the clock says, and what it
+// would say without the change. A grace of less than an hour is exact in that way, and a longer one may last an hour more.
 func (t *mapped) graceLeft() string {
-	made, now := t.Column(table.CreatedAt), t.Now(table.CreatedAt)
-	return fmt.Sprintf("IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0))",
-		made, now, table.CreatedAhead.Microseconds(), now, made, t.grace().Microseconds())
+	grace := strconv.FormatInt(t.grace().Microseconds(), 10)
+	unchanged := "CONVERT_TZ(UTC_TIMESTAMP(3) - INTERVAL " + grace + " MICROSECOND, '+00:00', " + t.zoneOf(table.CreatedAt) + ") + INTERVAL " + grace + " MICROSECOND"
+	left := func(now string) string {
+		return fmt.Sprintf("IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %s, 0))",
+			t.Column(table.CreatedAt), now, table.CreatedAhead.Microseconds(), now, t.Column(table.CreatedAt), grace)
+	}
+	return "GREATEST(" + left(t.Now(table.CreatedAt)) + ", " + left(unchanged) + ")"
 }
 
 // grace is how long after its created_at a row is the application's. A column of whole seconds, or milliseconds, does not say when within the last of

@@ -212,7 +212,7 @@ func TestG22_ARowThatWasMadeAtNoTime(t *testing.T) {
 		conn, err := b.DB.Conn(b.Ctx)
 		testkit.Must(b, err)
 		defer func() { testkit.Must(b, conn.Close()) }()
-		for _, statement := range []string{"SET SESSION sql_mode=''", "UPDATE " + b.Quoted + " SET created_at='0000-00-00 00:00:00' WHERE id=" + ids[1].ID} {
+		for _, statement := range []string{"SET SESSION sql_mode=''", "UPDATE " + b.Quoted + " SET created_at='0000-00-00 00:00:00', next_retry_time='0000-00-00 00:00:00' WHERE id=" + ids[1].ID} {
 			_, err := conn.ExecContext(b.Ctx, statement)
 			testkit.Must(b, err)
 		}
