@@ -32,6 +32,21 @@ func TestD13_DefaultZone(t *testing.T) {
 	})
 }
 
+// D13: a due time behind the next change of the server's zone is read with the offset of then: a broker that delays the message gets it days before.
+func TestD13_DefaultZoneThatChanges(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		testkit.Seasons(b, b.DB, b.store.db)
+		testkit.SetClock(b, b.store.db, testkit.Autumn-2*86400)
+		_, err := b.store.Counts(b.Ctx)
+		testkit.Must(b, err)
+		for text, want := range map[string]int64{"2026-10-25 01:00:00": testkit.Autumn - 2*3600, "2026-10-25 09:00:00": testkit.Autumn + 7*3600} {
+			if at, ok := table.ParseTime([]byte(text), b.table.Zone()); !ok || at.Unix() != want {
+				b.Errorf("%s is read as %v, want %v", text, at.UTC(), time.Unix(want, 0).UTC())
+			}
+		}
+	})
+}
+
 // D24: one store, several tables with the same ids.
 func TestD24_SeveralTables(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {

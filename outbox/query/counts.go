@@ -86,17 +86,15 @@ func (c Counts) StateKind(name string) Kind {
 }
 
 // Counts samples every table. It is cheap by the status index, and meant to be called every few seconds or slower. It
-// also reads the offset of the server's default time zone again, which daylight saving time changes. A table that cannot be counted is missing from
+// also reads the server's default time zone again, whose offset summer time changes. A table that cannot be counted is missing from
 // the answer, and the error names it; the others are in it.
 func (s counter) Counts(ctx context.Context) ([]Counts, error) {
-	name, offset, err := server.Zone(ctx, s.db)
-	if err != nil {
-		return nil, fmt.Errorf("read the server's time zone: %w", err)
+	if err := s.followZone(ctx); err != nil {
+		return nil, err
 	}
 	var out []Counts
 	var failed []error
 	for _, t := range s.bound {
-		t.FollowZone(name, offset)
 		c, err := s.Count(ctx, t.Name())
 		if err != nil {
 			failed = append(failed, err)
@@ -105,6 +103,24 @@ func (s counter) Counts(ctx context.Context) ([]Counts, error) {
 		out = append(out, c)
 	}
 	return out, errors.Join(failed...)
+}
+
+// followZone reads the server's default time zone for the tables that have no zone of their own.
+func (s counter) followZone(ctx context.Context) error {
+	var zone *time.Location
+	for _, t := range s.bound {
+		if !t.FollowsZone() {
+			continue
+		}
+		if zone == nil {
+			var err error
+			if zone, err = server.Zone(ctx, s.db, t.Zone()); err != nil {
+				return fmt.Errorf("read the server's time zone: %w", err)
+			}
+		}
+		t.FollowZone(zone)
+	}
+	return nil
 }
 
 func (s counter) count(ctx context.Context, t *mapped) (Counts, error) {

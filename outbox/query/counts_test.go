@@ -292,7 +292,7 @@ func TestASampleTakesFewStatements(t *testing.T) {
 			return n
 		}
 		zone := selects()
-		_, _, err := server.Zone(b.Ctx, b.store.db)
+		_, err := server.Zone(b.Ctx, b.store.db, b.table.Zone())
 		testkit.Must(b, err)
 		before := selects()
 		_, err = b.store.Counts(b.Ctx)

@@ -36,9 +36,6 @@ type Info struct {
 	SessionImage   string        // binlog_row_image of the asking session: MINIMAL when a writing pool may set it
 	SkipsOwnEvents bool          // MariaDB: skip_replication holds in the asking session
 
-	TimeZone   string        // the default time zone of a session, SYSTEM replaced by the system's name
-	ZoneOffset time.Duration // of that zone, east of UTC, now
-
 	// Executed is what the identity check compares: MySQL gtid_executed, MariaDB gtid_binlog_state (the last GTID of each
 	// domain and server id). "" when the server has none.
 	Executed string
@@ -185,20 +182,7 @@ func (i *Info) askSession(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	i.Replica = status.on("slave_running")
-	i.TimeZone, i.ZoneOffset, err = Zone(ctx, conn)
-	return err
-}
-
-// Zone returns the name of the session's time zone (the system's where it follows the system) and how far east of UTC it
-// is now. With daylight saving time it has to be asked again now and then.
-func Zone(ctx context.Context, db interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-},
-) (name string, offset time.Duration, err error) {
-	var seconds int64
-	err = db.QueryRowContext(ctx, "SELECT IF(@@session.time_zone='SYSTEM', @@system_time_zone, @@session.time_zone), "+
-		"ROUND(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW())/60)*60").Scan(&name, &seconds)
-	return name, time.Duration(seconds) * time.Second, err
+	return nil
 }
 
 // askExecuted does not use SHOW VARIABLES, which cuts values at 1024 characters.

@@ -10,37 +10,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// spring is when summer time begins in the zone of the tests, and autumn when it ends: on 2026-03-29 02:00 becomes 03:00, on 2026-10-25 03:00 becomes 02:00.
-const spring, autumn = 1774746000, 1792890000
-
-// seasons makes the zone of the tests, and leaves one connection, whose clock is set.
-func seasons(b *bench) {
-	for _, statement := range []string{
-		"REPLACE INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (9001, 'N')",
-		"REPLACE INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Test/Seasons', 9001)",
-		"REPLACE INTO mysql.time_zone_transition_type (Time_zone_id, Transition_type_id, `Offset`, Is_DST, Abbreviation) VALUES (9001, 0, 7200, 1, 'SUM'), (9001, 1, 3600, 0, 'STD')",
-		"REPLACE INTO mysql.time_zone_transition (Time_zone_id, Transition_time, Transition_type_id) VALUES (9001, 1000000000, 1), (9001, 1774746000, 0), (9001, 1792890000, 1)",
-	} {
-		testkit.Exec(b, b.DB, statement)
-	}
-	b.store.db.SetMaxOpenConns(1)
-}
-
-// clock sets the time of the store's connection.
-func clock(b *bench, at int) {
-	b.Helper()
-	testkit.Exec(b, b.store.db, "SET SESSION time_zone = 'Test/Seasons'")
-	_, err := b.store.db.Exec("SET SESSION timestamp = ?", at)
-	testkit.Must(b, err)
-	b.table.steady.Store(0)
-}
-
 // G17: a retry over the end of summer time waits as long as it is to wait, not an hour more, and not an hour less where its time comes twice.
 func TestG17_ARetryOverTheEndOfSummerTime(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
-		seasons(b)
+		testkit.Seasons(b, b.DB, b.store.db)
 		ids := b.Insert(2, "")
-		clock(b, autumn-600) // 02:50
+		testkit.SetClock(b, b.store.db, testkit.Autumn-600) // 02:50
+		b.table.steady.Store(0)
 		retry := func(id outbox.Identity, d time.Duration) {
 			b.apply(outbox.Completion{Identity: id, Action: outbox.ActionRetry, Delay: d, Reason: "no"})
 		}
@@ -67,7 +43,7 @@ func TestG17_ARetryOverTheEndOfSummerTime(t *testing.T) {
 				b.Error("the sweep publishes the row before its time")
 			}
 		}
-		clock(b, autumn+1300) // 02:21, for the second time
+		testkit.SetClock(b, b.store.db, testkit.Autumn+1300) // 02:21, for the second time
 		b.Want(ids[1], "1", "next_retry_time <= '2026-10-25 02:21:40'")
 		if _, err := b.store.Retry(b.Ctx, ids[1:]); err != nil {
 			b.Error(err)
@@ -87,17 +63,17 @@ func TestG22_GraceOverTheEndsOfSummerTime(t *testing.T) {
 				m := b.Mapping("outbox")
 				m.Grace = 20 * time.Second
 				b.LoadAsIs(m)
-				seasons(b)
-				for name, change := range map[string]int{"spring": spring, "autumn": autumn} {
+				testkit.Seasons(b, b.DB, b.store.db)
+				for name, change := range map[string]int{"spring": testkit.Spring, "autumn": testkit.Autumn} {
 					// made and read are seconds after the change.
 					for _, c := range []struct{ made, read, left int }{
 						{-30, -15, 5}, {-10, -1, 11}, {-10, 0, 10}, {-10, 5, 5}, {-10, 15, 0}, {-30, 5, 0}, {-600, 5, 0}, {1, 2, 19}, {1, 15, 6}, {1, 25, 0}, {30, 40, 10},
 					} {
-						clock(b, change+c.made)
+						testkit.SetClock(b, b.store.db, change+c.made)
 						id := b.Insert(1, "")[0]
 						_, err := b.store.db.Exec("UPDATE " + b.Quoted + " SET created_at=NOW(3) WHERE id=" + id.ID)
 						testkit.Must(b, err)
-						clock(b, change+c.read)
+						testkit.SetClock(b, b.store.db, change+c.read)
 						found, err := b.store.States(b.Ctx, []outbox.Identity{id})
 						testkit.Must(b, err)
 						if len(found) != 1 || found[0].Waiting != (c.left > 0) || c.left > 0 && (found[0].DueInMilli < int64(c.left)*1000 || found[0].DueInMilli > int64(c.left+1)*1000) {
@@ -118,18 +94,18 @@ func TestG17_ATimestampIsDueAtItsTime(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		testkit.Exec(b, b.DB, "ALTER TABLE "+b.Quoted+" MODIFY next_retry_time TIMESTAMP(3) NULL")
 		b.LoadAsIs(b.Mapping("outbox"))
-		seasons(b)
-		for name, change := range map[string]int{"spring": spring, "autumn": autumn} {
+		testkit.Seasons(b, b.DB, b.store.db)
+		for name, change := range map[string]int{"spring": testkit.Spring, "autumn": testkit.Autumn} {
 			// due and read are seconds after the change.
 			for _, c := range []struct{ due, read, wait int }{
 				{600, -600, 1200}, {600, -1, 601}, {600, 0, 600}, {600, 590, 10}, {600, 600, 0}, {600, 900, 0}, {-600, -700, 100}, {-600, -600, 0}, {-600, 100, 0}, {5000, -600, 5600},
 			} {
 				id := b.Insert(1, "")[0]
-				clock(b, change+c.read)
+				testkit.SetClock(b, b.store.db, change+c.read)
 				for _, statement := range []string{"SET SESSION time_zone = '+00:00'", fmt.Sprintf("UPDATE %s SET next_retry_time=FROM_UNIXTIME(%d) WHERE id=%s", b.Quoted, change+c.due, id.ID)} {
 					testkit.Exec(b, b.store.db, statement)
 				}
-				clock(b, change+c.read)
+				testkit.SetClock(b, b.store.db, change+c.read)
 				found, err := b.store.States(b.Ctx, []outbox.Identity{id})
 				testkit.Must(b, err)
 				if len(found) != 1 || found[0].Waiting != (c.wait > 0) || max(found[0].DueInMilli, 0) != int64(c.wait)*1000 {

@@ -264,10 +264,9 @@ func (c *check) ordering(t *Table) {
 func (c *check) zone(t *Table) {
 	name := c.mapping.TimeZone
 	if name == "" {
-		offset := c.description.zoneOffset
-		t.zone.Store(time.FixedZone(c.description.zoneName, int(offset/time.Second)))
-		c.add(server.OK, "", fmt.Sprintf("DATETIME columns are read in the server's default time zone %s (%s)",
-			c.description.zoneName, time.Unix(0, 0).In(t.zone.Load()).Format("-07:00")), "")
+		zone := c.description.zone
+		t.zone.Store(zone)
+		c.add(server.OK, "", fmt.Sprintf("DATETIME columns are read in the server's default time zone %s (%s)", zone, time.Now().In(zone).Format("-07:00")), "")
 		return
 	}
 	if !c.description.zoneKnown {

@@ -23,9 +23,8 @@ type description struct {
 	engine       string
 	columns      []ColumnType
 	indexes      []Index
-	zoneName     string        // the server's default
-	zoneOffset   time.Duration // of the server's default, now
-	zoneKnown    bool          // the server can convert to the mapping's zone; true when that has none
+	zone         *time.Location // the server's default
+	zoneKnown    bool           // the server can convert to the mapping's zone; true when that has none
 	definitions  map[string]definition
 	alike        [][2]string // words of the mapping that are equal in the status column's collation
 }
@@ -66,7 +65,7 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 	if d.alike, err = describeWords(ctx, db, m, d); err != nil {
 		return d, err
 	}
-	if d.zoneName, d.zoneOffset, err = server.Zone(ctx, db); err != nil || m.TimeZone == "" {
+	if d.zone, err = server.Zone(ctx, db, nil); err != nil || m.TimeZone == "" {
 		return d, err
 	}
 	err = db.QueryRowContext(ctx, "SELECT CONVERT_TZ('2026-01-01 00:00:00', '+00:00', ?) IS NOT NULL",

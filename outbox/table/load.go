@@ -260,9 +260,8 @@ func (t *Table) ShowsUntouched() bool { return t.Has(LastExecTime) && t.columns[
 // Zone is where the DATETIME columns are.
 func (t *Table) Zone() *time.Location { return t.zone.Load() }
 
-// FollowZone takes the offset of the server's default time zone, which daylight saving time changes, unless the table has a zone of its own.
-func (t *Table) FollowZone(name string, offset time.Duration) {
-	if t.mapping.TimeZone == "" {
-		t.zone.Store(time.FixedZone(name, int(offset/time.Second)))
-	}
-}
+// FollowsZone reports whether the DATETIME columns are in the server's default time zone.
+func (t *Table) FollowsZone() bool { return t.mapping.TimeZone == "" }
+
+// FollowZone takes the server's default time zone as it is now, see server.Zone.
+func (t *Table) FollowZone(zone *time.Location) { t.zone.Store(zone) }

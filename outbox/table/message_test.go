@@ -21,7 +21,7 @@ func described(t testing.TB, preset string) (Mapping, description) {
 	}
 	m.Schema, m.Name = "shop", "outbox"
 	d := description{
-		found: true, schema: "shop", name: "outbox", engine: "InnoDB", zoneName: "+08:00", zoneOffset: 8 * time.Hour, zoneKnown: true,
+		found: true, schema: "shop", name: "outbox", engine: "InnoDB", zone: time.FixedZone("+08:00", 8*3600), zoneKnown: true,
 		indexes: []Index{
 			{Name: "PRIMARY", unique: true, Columns: []string{"id"}},
 			{Name: "uk", unique: true, Columns: []string{"biz_type", "biz_key"}},
