@@ -2,7 +2,7 @@
 //
 // Exit codes: 0 success; 1 failure (the message says what to do), or `reconcile` found differences; 2 wrong command line; 3
 // refused: it is possible, but a person must decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work
-// in order, the second at once.
+// in order, the second at once. SIGHUP, of a terminal that closes, ends it in order however often it comes.
 //
 // It guarantees that every error reaches the exit code and standard error, and owns no goroutine of its own.
 package main
@@ -39,6 +39,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the second has its usual effect.
 	context.AfterFunc(ctx, stop)
+	if !signal.Ignored(syscall.SIGHUP) { // it is with nohup
+		// Kernel and shell both send it when a terminal closes: the second must not end a process that stops.
+		ctx, _ = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
 	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -19,7 +19,8 @@ func newRun(c *cli) *cobra.Command {
 		Use: "run", Short: "run the relay until a signal stops it", Args: cobra.NoArgs,
 		Long: `Follows the binlog, publishes, writes the results back and sweeps the tables. Whatever would
 make that impossible is reported at the start, all at once. The first SIGINT or SIGTERM
-finishes what is in flight and ends; the second ends at once.`,
+finishes what is in flight and ends; the second ends at once. A terminal that closes
+(SIGHUP) is like the first, except with nohup.`,
 		Example: "  canal-outbox run --config /etc/canal-outbox/canal-outbox.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, unknown, err := c.read()

@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -65,6 +68,31 @@ func TestA09_OperatorMeetsAnotherServer(t *testing.T) {
 		t.Errorf("gaps list: code %d, %s", code, out)
 	}
 	r.Stop(t)
+}
+
+// A terminal that closes sends SIGHUP, once by the kernel and once by the shell: the relay ends in order, and repeats nothing.
+func TestATerminalThatCloses(t *testing.T) {
+	t.Parallel()
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP) // so that the relay does not inherit that it is ignored, where the tests run with nohup
+	defer signal.Stop(handled)
+	l := newLab(t, testkit.SharedMySQL(t))
+	r := l.child()
+	r.Start(t)
+	var keys []string
+	for i := range 200 {
+		keys = append(keys, fmt.Sprintf("k%d", i))
+		l.commit(keys[i])
+	}
+	r.Signal(t, syscall.SIGHUP)
+	_ = syscall.Kill(r.PID(), syscall.SIGHUP) // a quick relay may have ended
+	if code := r.Wait(t); code != 0 {
+		t.Fatalf("the relay ended with code %d after SIGHUP:\n%s", code, r.LogTail(30))
+	}
+	r.Start(t)
+	l.sent()
+	r.Stop(t)
+	l.compare(keys...)
 }
 
 func contains(t *testing.T, text string, words ...string) {
