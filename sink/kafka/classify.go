@@ -76,8 +76,10 @@ func classOfCode(code *kerr.Error) (outbox.Class, string) {
 		return outbox.ClassPermanent, "compare the message with max.message.bytes and segment.bytes of the topic"
 	case kerr.InvalidRecord:
 		return outbox.ClassPermanent, "a compacted topic takes no message without a key"
-	case kerr.InvalidTimestamp, kerr.PolicyViolation, kerr.InvalidTopicException:
+	case kerr.PolicyViolation, kerr.InvalidTopicException:
 		return outbox.ClassPermanent, ""
+	case kerr.InvalidTimestamp: // a record has the time of its send, so no row is at fault
+		return outbox.ClassOutage, "compare the clocks of this machine and of the broker, and message.timestamp.before.max.ms and after.max.ms of the topic"
 	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
 		return outbox.ClassTopic, "create the topic, or correct its name in the rows"
 	case kerr.TopicAuthorizationFailed:

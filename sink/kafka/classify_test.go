@@ -31,7 +31,6 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 		{kerr.MessageTooLarge, outbox.ClassPermanent},
 		{kerr.RecordListTooLarge, outbox.ClassPermanent},
 		{kerr.InvalidRecord, outbox.ClassPermanent},
-		{kerr.InvalidTimestamp, outbox.ClassPermanent},
 		{kerr.PolicyViolation, outbox.ClassPermanent},
 		{kerr.InvalidTopicException, outbox.ClassPermanent},
 		{kerr.UnknownServerError, outbox.ClassRefused},
@@ -45,6 +44,7 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 		{kerr.LeaderNotAvailable, outbox.ClassOutage},
 		{kerr.NotEnoughReplicas, outbox.ClassOutage},
 		{kerr.KafkaStorageError, outbox.ClassOutage},
+		{kerr.InvalidTimestamp, outbox.ClassOutage},
 	} {
 		t.Run(c.answer.Message, func(t *testing.T) {
 			topic := createTopic(t, f.Addr(), nil)

@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -77,4 +80,32 @@ func lastBodies(t *testing.T, addr, topic string) map[string]string {
 		}
 	}
 	return bodies
+}
+
+// A broker that takes no record as old as those of this relay: the clocks differ, or the topic is set so. No row is at fault, and each is sent when that
+// is mended.
+func TestE2_TimesThatABrokerRefuses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
+	const setting = "message.timestamp.before.max.ms"
+	addr := testkit.SharedKafka(t).Addr()
+	topic := createTopic(t, addr, map[string]string{setting: "0"})
+	s := newSink(t, addr)
+	testkit.WaitFor(t, time.Minute, "a message that arrives a millisecond later", func() bool {
+		result := publish(t, s, messages(topic, 1)...)[0]
+		if result.Class != outbox.ClassNone {
+			wantClass(t, outbox.ClassOutage, result)
+			if !strings.Contains(result.Reason, setting) {
+				t.Errorf("the reason is %q", result.Reason)
+			}
+		}
+		return result.Class != outbox.ClassNone
+	})
+	admin(t, addr, func(ctx context.Context, c *kadm.Client) error {
+		value := "86400000"
+		_, err := c.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: setting, Value: &value}}, topic)
+		return err
+	})
+	testkit.WaitFor(t, time.Minute, "the broker to take messages", func() bool { return publish(t, s, messages(topic, 1)...)[0].Class == outbox.ClassNone })
 }
