@@ -119,12 +119,11 @@ func (a *asker) At(ctx context.Context, target time.Time) (at outbox.Position, s
 
 // Now is the server's clock.
 func (a *asker) Now(ctx context.Context) (time.Time, error) {
-	var micros int64
-	err := a.db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
+	now, err := server.Now(ctx, a.db)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("ask the server for its time: %w", err)
 	}
-	return time.UnixMicro(micros), nil
+	return now, nil
 }
 
 // Boundaries returns the transaction boundaries nearest to an offset in a file of the log.

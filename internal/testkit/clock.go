@@ -55,7 +55,7 @@ func (d *Database) SetClock(ctx context.Context, offset time.Duration) error {
 	}
 	for end := time.Now().Add(startDeadline); ; time.Sleep(poll) {
 		var micros int64
-		if err := d.root.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros); err != nil {
+		if err := d.root.QueryRowContext(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))").Scan(&micros); err != nil {
 			return fmt.Errorf("look at the clock of %s: %w", d.Flavor, err)
 		}
 		ahead := time.Until(time.UnixMicro(micros))

@@ -121,7 +121,7 @@ func (t *mapped) newest(ctx context.Context, db *sql.DB) (id string, ahead time.
 // newestFirst are queries of keys and of how far ahead of the clock the rows were made. A key that is no number does not say which
 // row is newer; without an index on the time nothing does.
 func (t *mapped) newestFirst() []*table.Statement {
-	columns := t.Column(table.ID) + ", -" + t.Age(table.CreatedAt)
+	columns := t.Column(table.ID) + ", " + t.Ahead(table.CreatedAt)
 	switch {
 	case t.Type(table.ID).Kind() == table.KindInteger:
 		s := table.Text("SELECT ", columns, " FROM ", t.Quoted(), " ORDER BY ", t.Column(table.ID), " DESC")

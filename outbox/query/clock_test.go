@@ -47,6 +47,27 @@ func TestD13_DefaultZoneThatChanges(t *testing.T) {
 	})
 }
 
+// D13: a row that was made before the end of summer time is not ahead of the clock behind it; one that was made far ahead is.
+func TestD13_RowsOfBeforeTheEndOfSummerTime(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		testkit.Seasons(b, b.DB, b.store.db)
+		id := b.Insert(1, "")[0]
+		for _, c := range []struct {
+			made, asked int
+			ahead       time.Duration
+		}{{-60, 60, 0}, {-60, 3000, 0}, {-1800, -60, 0}, {3 * 3600, 60, 2*time.Hour - time.Minute}, {600, -60, 0}, {1800, 60, 0}} {
+			testkit.SetClock(b, b.store.db, testkit.Autumn+c.made)
+			testkit.Exec(b, b.store.db, "UPDATE "+b.Quoted+" SET created_at=NOW(3) WHERE id="+id.ID)
+			testkit.SetClock(b, b.store.db, testkit.Autumn+c.asked)
+			counts, err := b.store.Counts(b.Ctx)
+			testkit.Must(b, err)
+			if got := counts[0].CreatedAhead; got != c.ahead {
+				b.Errorf("made at %d s, asked at %d s: %v ahead, want %v", c.made, c.asked, got, c.ahead)
+			}
+		}
+	})
+}
+
 // D24: one store, several tables with the same ids.
 func TestD24_SeveralTables(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {

@@ -25,11 +25,7 @@ var defaultPages = pages{1000, 10_000}
 var ErrNoCreatedAt = errors.New("no column says when a row was made: map one under tables[].columns.created_at")
 
 // Now is the database's clock.
-func (s spans) Now(ctx context.Context) (time.Time, error) {
-	var micros int64
-	err := s.db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
-	return time.UnixMicro(micros), err
-}
+func (s spans) Now(ctx context.Context) (time.Time, error) { return server.Now(ctx, s.db) }
 
 // Rows calls each with the rows of a table that were made in [from, to), whatever their status, as the messages that the relay makes
 // of them. Of a row that cannot be made a message there is the error, and in m the table alone; a row that the server cannot show ends it with an

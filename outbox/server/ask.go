@@ -45,13 +45,19 @@ func Show(ctx context.Context, db Querier, statement string, args ...any) ([]map
 	return out, rows.Err()
 }
 
+// Now is the server's clock. It does not go by the local time, which comes twice when summer time ends.
+func Now(ctx context.Context, db Querier) (time.Time, error) {
+	var micros int64
+	err := db.QueryRowContext(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))").Scan(&micros)
+	return time.UnixMicro(micros), err
+}
+
 // ClockOffset is the server's clock minus ours, as if the server looked at its clock half-way between question and answer.
 func ClockOffset(ctx context.Context, db Querier) (time.Duration, error) {
-	var micros int64
 	asked := time.Now()
-	err := db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
+	now, err := Now(ctx, db)
 	middle := asked.Add(time.Since(asked) / 2)
-	return time.UnixMicro(micros).Sub(middle), err
+	return now.Sub(middle), err
 }
 
 // Cipher is what encrypts the connection; "" when it is in clear.

@@ -135,6 +135,7 @@ var codes = map[uint16]Class{
 	1135: Busy, // CANT_CREATE_THREAD
 	1203: Busy, // TOO_MANY_USER_CONNECTIONS
 	1226: Busy, // USER_LIMIT_REACHED
+	3032: Busy, // SERVER_OFFLINE_MODE: in maintenance, or without the majority of its group
 
 	1053: Lost, // SERVER_SHUTDOWN
 	1152: Lost, // ABORTING_CONNECTION

@@ -33,6 +33,7 @@ func TestE2_Classes(t *testing.T) {
 		{answer(1040, "08004"), Busy},
 		{answer(1203, "42000"), Busy},
 		{answer(1226, "42000"), Busy},
+		{answer(3032, "HY000"), Busy},
 		{answer(2006, ""), Lost},
 		{answer(2013, ""), Lost},
 		{answer(1053, "08S01"), Lost},

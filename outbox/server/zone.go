@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -17,10 +16,7 @@ const (
 // Zone returns the time zone of the session (the system's where the session follows it), as it is from a day ago to eight days ahead: with its offset, or
 // with both offsets and the time of the change, as at both ends of summer time. A change that is further away is found when Zone is called again, so call
 // it now and then. known is what it returned before, nil at first: as long as that holds, one query is all.
-func Zone(ctx context.Context, db interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-}, known *time.Location,
-) (*time.Location, error) {
+func Zone(ctx context.Context, db Querier, known *time.Location) (*time.Location, error) {
 	var name string
 	var now int64 // seconds since 1970
 	var before, after int

@@ -7,7 +7,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// A zone has the offset of each time around now, and the very second at which it changes; what is known is not looked for again.
+// The clock is exact in the hour that comes twice. A zone has the offset of each time around now, and the very second at which it changes; what is known is not looked for again.
 func TestZone(t *testing.T) {
 	const spring, autumn = testkit.Spring, testkit.Autumn
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
@@ -36,6 +36,9 @@ func TestZone(t *testing.T) {
 			{autumn + 2*day, false},
 		} {
 			testkit.SetClock(t, db, int(c.now))
+			if now, err := Now(t.Context(), db); err != nil || now.Unix() != c.now {
+				t.Errorf("the clock is %d, %v; want %d", now.Unix(), err, c.now)
+			}
 			zone, err := Zone(t.Context(), db, nil)
 			testkit.Must(t, err)
 			for _, at := range []int64{c.now - day, c.now, spring - 1, spring, autumn - 1, autumn, c.now + 8*day} {

@@ -75,7 +75,7 @@ func (t *mapped) assignWait(s *table.Statement, rows []outbox.Completion, id fun
 		// Added in UTC: a local time plus an interval is an hour late when the zone's clock is set back in between.
 		s.Add(", ", t.Column(table.NextRetryTime), " = CONVERT_TZ(UTC_TIMESTAMP(3) + INTERVAL ")
 		t.perRow(s, len(rows), id, func(i int) { s.Micros(rows[i].Delay) })
-		s.Add(" MICROSECOND, '+00:00', ", t.zoneOf(table.NextRetryTime), ")")
+		s.Add(" MICROSECOND, '+00:00', ", t.ZoneOf(table.NextRetryTime), ")")
 	}
 }
 

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"strings"
-
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -10,14 +8,6 @@ import (
 // triesAgain reports whether a row is PENDING after a completion that uses an attempt.
 func (t *mapped) triesAgain(action outbox.Action) bool {
 	return action == outbox.ActionRetry || action == outbox.ActionFail && !t.Fails()
-}
-
-// zoneOf is the zone of a column.
-func (t *mapped) zoneOf(role table.Column) string {
-	if t.Mapping().TimeZone == "" || t.Type(role).DataType == "timestamp" {
-		return "@@session.time_zone"
-	}
-	return "'" + strings.ReplaceAll(t.Mapping().TimeZone, "'", "''") + "'"
 }
 
 // stamp is the claim stamp of a row as text; NULL where rows have none.
@@ -50,7 +40,7 @@ func (t *mapped) assignCommon(s *table.Statement) {
 		s.Add(", ", t.Column(table.UpdatedBy), " = ")
 		s.Arg(t.Type(table.UpdatedBy).Fit(t.Mapping().Writer))
 	}
-	if t.Has(table.UpdatedAt) && !strings.Contains(t.Type(table.UpdatedAt).Extra, "on update") {
+	if t.Has(table.UpdatedAt) && !t.Type(table.UpdatedAt).OnUpdate() {
 		s.Add(", ", t.Column(table.UpdatedAt), " = ", t.Now(table.UpdatedAt))
 	}
 }

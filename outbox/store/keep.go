@@ -68,7 +68,7 @@ func (s completions) setBackWithin(ctx context.Context, t *mapped, d time.Durati
 		return false, nil
 	}
 	ahead := max(d, zoneAhead)
-	zone := t.zoneOf(table.NextRetryTime)
+	zone := t.ZoneOf(table.NextRetryTime)
 	local := func(at string) string { return "CONVERT_TZ(" + at + ", '+00:00', " + zone + ")" }
 	query := table.Text("SELECT COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(d)+" SECOND"), "), ", seconds(d), "), ",
 		"COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(ahead)+" SECOND"), "), ", seconds(ahead), ")")

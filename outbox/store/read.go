@@ -60,13 +60,11 @@ func (t *mapped) hasGrace() bool { return t.Mapping().Grace > 0 && t.Has(table.C
 // The clock may have been set forward or back meanwhile, as at both ends of summer time: then the row has the longer of what the clock says, and what it
 // would say without the change. A grace of less than an hour is exact in that way, and a longer one may last an hour more.
 func (t *mapped) graceLeft() string {
-	grace := strconv.FormatInt(t.grace().Microseconds(), 10)
-	unchanged := "CONVERT_TZ(UTC_TIMESTAMP(3) - INTERVAL " + grace + " MICROSECOND, '+00:00', " + t.zoneOf(table.CreatedAt) + ") + INTERVAL " + grace + " MICROSECOND"
 	left := func(now string) string {
-		return fmt.Sprintf("IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %s, 0))",
-			t.Column(table.CreatedAt), now, table.CreatedAhead.Microseconds(), now, t.Column(table.CreatedAt), grace)
+		return fmt.Sprintf("IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0))",
+			t.Column(table.CreatedAt), now, table.CreatedAhead.Microseconds(), now, t.Column(table.CreatedAt), t.grace().Microseconds())
 	}
-	return "GREATEST(" + left(t.Now(table.CreatedAt)) + ", " + left(unchanged) + ")"
+	return "GREATEST(" + left(t.Now(table.CreatedAt)) + ", " + left(t.UnchangedNow(table.CreatedAt, t.grace())) + ")"
 }
 
 // grace is how long after its created_at a row is the application's. A column of whole seconds, or milliseconds, does not say when within the last of

@@ -122,10 +122,10 @@ func (c *check) column(role Column) *ColumnType {
 	case !t.readable():
 		c.modify(server.Fault, t, fmt.Sprintf("its character set is %s: the binlog has the text in that set, and the relay can read only %s", t.Charset, charset.Supported),
 			definition.inUTF8)
-	case strings.Contains(t.Extra, "virtual"):
+	case strings.Contains(t.extra, "virtual"):
 		c.add(server.Fault, t.Name, "it is a VIRTUAL generated column: not every row in the binlog has it", "make it STORED")
 		return nil
-	case slices.Contains(written, role) && strings.Contains(t.Extra, "generated") && !strings.Contains(t.Extra, "default_generated"):
+	case slices.Contains(written, role) && strings.Contains(t.extra, "generated") && !strings.Contains(t.extra, "default_generated"):
 		c.add(server.Fault, t.Name, fmt.Sprintf("it is a generated column and cannot be written as %s", role), "map another column")
 		return nil
 	case t.Kind() == kindDocument:
@@ -210,6 +210,10 @@ func (c *check) values(t *Table) {
 	if t.mapping.Grace > 0 && !t.Has(CreatedAt) {
 		c.add(server.Fault, "", "grace needs to know how old a row is, and no column is mapped to created_at",
 			"map one under tables[].columns.created_at, or set tables[].grace to 0")
+	}
+	if made := t.columns[CreatedAt]; made != nil && made.OnUpdate() {
+		c.add(server.Warning, made.Name, "each change of a row sets it (ON UPDATE), so it does not say when the row was made: the age of rows, and a grace, count from their last change",
+			"take ON UPDATE from the column, or map another one under tables[].columns.created_at")
 	}
 	c.ordering(t)
 	column := t.columns[StatusCode]

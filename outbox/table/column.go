@@ -19,7 +19,7 @@ type ColumnType struct {
 	Nullable   bool
 
 	fullType string // with everything the server prints
-	Extra    string
+	extra    string
 	fallback Value // what the server puts in when the INSERT does not say; Absent when that is not a constant
 }
 
@@ -101,6 +101,9 @@ func allowedNames(role Column) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// OnUpdate reports whether the server sets the column at each change of a row that does not set it.
+func (c ColumnType) OnUpdate() bool { return strings.Contains(c.extra, "on update") }
 
 // ignoresCase reports whether comparing in SQL does.
 func (c ColumnType) ignoresCase() bool { return strings.HasSuffix(c.Collation, "_ci") }

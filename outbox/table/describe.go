@@ -82,11 +82,11 @@ func describeColumns(ctx context.Context, db *sql.DB, d description) ([]ColumnTy
 	var out []ColumnType
 	var c ColumnType
 	var constant sql.NullString
-	into := []any{&c.Name, &c.DataType, &c.fullType, &c.Characters, &c.Octets, &c.Fraction, &c.Charset, &c.Collation, &c.Nullable, &constant, &c.Extra}
+	into := []any{&c.Name, &c.DataType, &c.fullType, &c.Characters, &c.Octets, &c.Fraction, &c.Charset, &c.Collation, &c.Nullable, &constant, &c.extra}
 	err := query.Each(ctx, db, into, func() error {
-		c.DataType, c.fullType, c.Extra = strings.ToLower(c.DataType), strings.ToLower(c.fullType), strings.ToLower(c.Extra)
+		c.DataType, c.fullType, c.extra = strings.ToLower(c.DataType), strings.ToLower(c.fullType), strings.ToLower(c.extra)
 		c.Unsigned = strings.Contains(c.fullType, "unsigned")
-		c.fallback = constantDefault(d.mariaDB, constant.String, !constant.Valid, c.Extra)
+		c.fallback = constantDefault(d.mariaDB, constant.String, !constant.Valid, c.extra)
 		out = append(out, c)
 		return nil
 	})

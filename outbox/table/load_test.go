@@ -50,6 +50,7 @@ func TestLoadFindsFaults(t *testing.T) {
 		{"zerofill id", "MODIFY id BIGINT UNSIGNED ZEROFILL NOT NULL AUTO_INCREMENT", ".id", server.Fault, "zerofill", ""},
 		{"time as text", "MODIFY next_retry_time VARCHAR(30)", ".next_retry_time", server.Fault, "DATETIME or TIMESTAMP", ""},
 		{"missing topic", "DROP topic", ".topic", server.Fault, "no such column", ""},
+		{"an age that starts again", "MODIFY created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP", ".created_at", server.Warning, "ON UPDATE", ""},
 		{"missing age", "DROP created_at", ".created_at", server.Warning, "age", ""},
 		{"generated status", "DROP INDEX idx_sweep, DROP status, ADD status TINYINT AS (0) STORED", ".status", server.Fault, "cannot be written", ""},
 		{"virtual key", "DROP INDEX uk_message, DROP biz_key, ADD biz_key VARCHAR(100) AS (topic) VIRTUAL", ".biz_key", server.Fault, "VIRTUAL", ""},

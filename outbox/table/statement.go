@@ -13,6 +13,13 @@ func (t *Table) Age(role Column) string {
 	return "TIMESTAMPDIFF(MICROSECOND, " + t.Column(role) + ", " + t.Now(role) + ")"
 }
 
+// Ahead is how far ahead of the database's clock the time of a column is, in microseconds, negative when it has passed. Where summer time has ended within
+// two hours the row counts as one of before.
+func (t *Table) Ahead(role Column) string {
+	over := func(now string) string { return "TIMESTAMPDIFF(MICROSECOND, " + now + ", " + t.Column(role) + ")" }
+	return "LEAST(" + over(t.Now(role)) + ", " + over(t.UnchangedNow(role, 2*time.Hour)) + ")"
+}
+
 // Limit ends a query of at most n rows.
 func (s *Statement) Limit(n int) { s.Add(" LIMIT ", strconv.Itoa(n)) }
 
@@ -132,6 +139,20 @@ func (t *Table) Clock() string {
 		return "NOW(3)"
 	}
 	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(t.mapping.TimeZone, "'", "''") + "')"
+}
+
+// UnchangedNow is what Now would be if the zone's clock had not been set forward or back within the last d, as it is at both ends of summer time.
+func (t *Table) UnchangedNow(role Column, d time.Duration) string {
+	micros := strconv.FormatInt(d.Microseconds(), 10)
+	return "CONVERT_TZ(UTC_TIMESTAMP(3) - INTERVAL " + micros + " MICROSECOND, '+00:00', " + t.ZoneOf(role) + ") + INTERVAL " + micros + " MICROSECOND"
+}
+
+// ZoneOf is the zone of a column.
+func (t *Table) ZoneOf(role Column) string {
+	if t.mapping.TimeZone == "" || t.columns[role].DataType == "timestamp" {
+		return "@@session.time_zone"
+	}
+	return "'" + strings.ReplaceAll(t.mapping.TimeZone, "'", "''") + "'"
 }
 
 // RetryCount is the count of a row; NULL is 0, as in a Message, and so is a count that the table does not keep.
