@@ -36,16 +36,20 @@ func (t *mapped) selectState() *table.Statement {
 	return s
 }
 
-// wait is how many microseconds a row still waits, by the database's clock. A row whose time cannot be read does not wait. The due time of a TIMESTAMP is
-// compared in UTC: its local time comes twice when summer time ends, and the row would be published up to an hour before its time.
+// wait is how many microseconds a row still waits, by the database's clock. A row whose time cannot be read does not wait.
+//
+// In the hour that comes twice when summer time ends, the local time of a TIMESTAMP says too little, and so does its time in UTC: what a session in local
+// time writes then is stored as the first of the two. The row waits for the later one, so it is never published before its time.
 func (t *mapped) wait() string {
 	wait := "0"
 	if t.Has(table.NextRetryTime) {
-		now, due := t.Now(table.NextRetryTime), t.Column(table.NextRetryTime)
-		if t.Type(table.NextRetryTime).DataType == "timestamp" {
-			now, due = "UTC_TIMESTAMP(3)", t.Shown(table.NextRetryTime)
+		left := func(now, due string) string {
+			return "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + now + ", " + due + "), 0)"
 		}
-		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + now + ", " + due + "), 0)"
+		wait = left(t.Now(table.NextRetryTime), t.Column(table.NextRetryTime))
+		if t.Type(table.NextRetryTime).DataType == "timestamp" {
+			wait = "GREATEST(" + wait + ", " + left("UTC_TIMESTAMP(3)", t.Shown(table.NextRetryTime)) + ")"
+		}
 	}
 	if t.hasGrace() { // a due time of now does not shorten it
 		wait = "GREATEST(" + wait + ", " + t.graceLeft() + ")"
